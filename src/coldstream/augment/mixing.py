@@ -1,0 +1,116 @@
+"""Mixup and CutMix, decided for each example by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from coldstream.augment.crops import is_number, number
+from coldstream.augment.ops import Floats, Ints
+from coldstream.randomness import generator
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What was drawn for a batch of N: with whom, how and how much each row is mixed.
+
+    Attributes
+    ----------
+    partner : ndarray of int, shape (N,)
+        A permutation of the batch; a row may be its own partner, which leaves it unchanged.
+    cut : ndarray of bool, shape (N,)
+        True for CutMix, False for Mixup.
+    own : ndarray of float64, shape (N,)
+        The share of the row's own target; for CutMix, of the pixels that it really kept.
+    box : ndarray of int, shape (4, N)
+        Top, bottom, left, right of the pasted box, ends excluded; empty for Mixup.
+    """
+
+    partner: Ints
+    cut: NDArray[np.bool_]
+    own: Floats
+    box: Ints
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """Mix each image and target of a batch with those of a partner; with both kinds on, by a fair coin.
+
+    Parameters
+    ----------
+    mixup : float, optional
+        The share of the row itself is drawn from Beta(mixup, mixup) and images are averaged.
+    cutmix : float, optional
+        The share is drawn from Beta(cutmix, cutmix) and a box of the partner's pixels is pasted. Its centre is
+        uniform over the pixels, its sides are those of the image times the root of the remaining share,
+        rounded; what lies outside the image is cut off and the share corrected.
+    """
+
+    mixup: float | None = None
+    cutmix: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("mixup", self.mixup), ("cutmix", self.cutmix)):
+            if value is not None and (not is_number(value) or value <= 0):
+                raise ValueError(
+                    f"{name}({value}): the parameter of the Beta distribution is a number above 0; "
+                    f"write for example {name}({'0.1' if name == 'mixup' else '0.8'})"
+                )
+        if self.mixup is None and self.cutmix is None:
+            raise ValueError("mixing needs mixup, cutmix or both")
+
+    def __str__(self) -> str:
+        parts = (("mixup", self.mixup), ("cutmix", self.cutmix))
+        return "/".join(f"{name}({number(value)})" for name, value in parts if value is not None)
+
+    def draw(self, count: int, height: int, width: int, seed: int, step: int) -> Mixture:
+        """Draw the mixture of a batch of `count` images; each kind draws from a generator of its own."""
+        rng = generator(seed, step, "mix")
+        partner = rng.permutation(count)
+        coin = rng.random(count) < 0.5
+        own = np.ones(count)
+        cut = np.full(count, self.cutmix is not None)
+        box = np.zeros((4, count), dtype=np.int64)
+        if self.mixup is not None:
+            own = generator(seed, step, "mixup").beta(self.mixup, self.mixup, count)
+            cut &= coin
+        if self.cutmix is not None:
+            kept, boxes = _boxes(self.cutmix, count, height, width, generator(seed, step, "cutmix"))
+            own = np.where(cut, kept, own)
+            box = np.where(cut, boxes, 0)
+        return Mixture(partner, cut, own, box)
+
+    def __call__(self, images: Tensor, targets: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:
+        """Return the mixed images (N, C, H, W) and targets (N, K); both floating, neither is modified."""
+        count, _, height, width = images.shape
+        mixture = self.draw(count, height, width, seed, step)
+        partner = torch.from_numpy(mixture.partner)
+        own = torch.from_numpy(mixture.own)[:, None]
+        # A cut row keeps all of itself outside its box and nothing inside; `lerp` is exact at both ends.
+        weight = torch.from_numpy(np.where(mixture.cut, 1.0, mixture.own))[:, None, None, None].to(images)
+        if mixture.cut.any():
+            top, bottom, left, right = torch.from_numpy(mixture.box).to(images.device)[:, :, None]
+            y = torch.arange(height, device=images.device)
+            x = torch.arange(width, device=images.device)
+            inside = ((y >= top) & (y < bottom))[:, None, :, None] & ((x >= left) & (x < right))[:, None, None, :]
+            weight = weight.masked_fill(inside, 0)
+        mixed = torch.lerp(images.index_select(0, partner.to(images.device)), images, weight)
+        others = targets.index_select(0, partner.to(targets.device))
+        return mixed, torch.lerp(others, targets, own.to(targets))
+
+
+def _boxes(
+    alpha: float, count: int, height: int, width: int, rng: np.random.Generator
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Draw the boxes (4, N) and the share of the pixels that each leaves."""
+    edge = np.sqrt(1 - rng.beta(alpha, alpha, count))
+    high, wide = np.rint(height * edge).astype(np.int64), np.rint(width * edge).astype(np.int64)
+    top = rng.integers(height, size=count) - high // 2
+    left = rng.integers(width, size=count) - wide // 2
+    top, bottom = np.clip([top, top + high], 0, height)
+    left, right = np.clip([left, left + wide], 0, width)
+    return 1 - (bottom - top) * (right - left) / (height * width), np.stack([top, bottom, left, right])

@@ -1,0 +1,449 @@
+"""The contract of every learner: River's verbs, with images as values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coldstream import checkpoint
+from coldstream.data import Dataset
+from coldstream.labels import Classes, Label, as_label
+from coldstream.learners.intake import Id, Image, Intake, check_id, id_key, sides, whole
+from coldstream.randomness import generator
+from coldstream.replay import ReplayBuffer
+
+
+@dataclass(frozen=True)
+class Example:
+    """A new example, checked and brought to the network's size before anything is changed."""
+
+    item: NDArray[Any]
+    label: Label
+    id: Id
+
+
+class Learner(ABC):
+    """Learns from one example at a time, and can be asked at any moment.
+
+    A subclass names its network's parts in `_build`, learns checked examples in `_learn`, scores items in
+    `_logits`, and lists its state in `_state`. Everything that a user can call is here: it checks its input before
+    it changes anything, so that a ValueError leaves the learner exactly as it was, and it holds one lock, so that
+    other threads may predict while one learns and see the state between two steps.
+
+    Facts for tables: `needs_base_init`, `uses_replay`, `batch_incremental`, `frozen_share()`.
+    """
+
+    needs_base_init: ClassVar[bool] = False
+    uses_replay: ClassVar[bool] = True
+    batch_incremental: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        *,
+        items: str = "images",
+        size: int | tuple[int, int] | None = None,
+        channels: int | None = None,
+        zoom: float = 1.0,
+        classes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._intake = Intake(items, sides(size), channels, zoom)
+        if classes is not None:
+            whole("classes", classes, 1)
+        self.settings = settings
+        self.seed = whole("seed", seed, 0)
+        self.step = 0
+        self.classes = Classes(classes)
+        self._lock = threading.RLock()
+        self._next_id = 0
+        self._last: tuple[Id, int] | None = None
+        self._segments: dict[str, list[checkpoint.Segment]] = {}
+        self._forget_network()
+
+    # What a method is made of.
+
+    shape: tuple[int, ...] | None
+    """Of one item, (height, width, channels): given, or taken from the first image."""
+
+    @abstractmethod
+    def _build(self, shape: tuple[int, ...]) -> None:
+        """Make the network and what belongs to it, for items of `shape`."""
+
+    @abstractmethod
+    def _forget_network(self) -> None:
+        """Go back to before `_build`; subclasses call this one too."""
+        self.shape = None
+
+    @abstractmethod
+    def _learn(self, new: Sequence[Example]) -> None:
+        """Learn examples that were checked, in one update."""
+
+    @abstractmethod
+    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
+        """Return scores (N, rows of the head) whose softmax is the prediction."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a checkpoint holds of this method: JSON-ready values and arrays."""
+
+    @abstractmethod
+    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over what `_state` gave, after `_build`."""
+
+    def _buffer(self) -> ReplayBuffer | None:
+        """Return the replay buffer, whose rows a checkpoint keeps apart."""
+        return None
+
+    def _check(self, example: Example) -> None:  # noqa: B027 - most methods have nothing to add
+        """Refuse an example for a reason of the method's own, before anything changes."""
+
+    def frozen_share(self) -> float:
+        """Return the share of the network's parameters that streaming never changes."""
+        return 0.0
+
+    # Learning.
+
+    def learn_one(self, image: Image, label: object, *, task: object = None, id: Id | None = None) -> Id:
+        """Learn one example now. Return its id: the one given, or a new number.
+
+        Parameters
+        ----------
+        image
+            A uint8 HWC array, a PIL image, a CHW tensor or encoded bytes, of any size.
+        label
+            A str, int or bool, or a tuple of these; a new one opens a new class.
+        task
+            For multi-task streams, which this learner does not have: None.
+        id
+            A number from 0 or a str. An example whose id is stored already replaces it.
+        """
+        with self._lock:
+            return self._learn_checked([image], [label], [id], task, 1)[0]
+
+    def learn_many(
+        self,
+        images: Sequence[Image] | NDArray[Any],
+        labels: Iterable[object],
+        *,
+        ids: Iterable[Id | None] | None = None,
+        task: object = None,
+        per_update: int = 1,
+    ) -> list[Id]:
+        """Learn examples in order; with `per_update=1` the same, to the bit, as `learn_one` on each.
+
+        With k above 1 every update takes k new examples beside the replayed ones: for streams faster than one
+        update an example. All examples are checked before the first one is learned.
+        """
+        labels = list(labels)
+        ids = [None] * len(labels) if ids is None else list(ids)
+        if not len(images) == len(labels) == len(ids):
+            raise ValueError(f"{len(images)} images, {len(labels)} labels and {len(ids)} ids: must be as many")
+        with self._lock:
+            return self._learn_checked(images, labels, ids, task, whole("per_update", per_update, 1))
+
+    def _learn_checked(
+        self,
+        pictures: Sequence[Image] | NDArray[Any],
+        labels: Sequence[object],
+        ids: Sequence[Id | None],
+        task: object,
+        k: int,
+    ) -> list[Id]:
+        self._refuse_task(task)
+        fresh = self.shape is None
+        next_id = self._next_id
+        try:
+            plain = [as_label(label) for label in labels]
+            self.classes.check(plain)
+            examples = []
+            for picture, label, id in zip(pictures, plain, ids, strict=True):
+                number = self._next_id if id is None else check_id(id)
+                if not isinstance(number, str):
+                    self._next_id = max(self._next_id, number + 1)
+                item = self._intake.admit(picture, self.shape)
+                examples.append(Example(item, label, number))
+                if self.shape is None:
+                    self._build(item.shape)
+                    self.shape = item.shape
+                self._check(examples[-1])
+        except Exception:
+            self._next_id = next_id
+            if fresh:
+                self._forget_network()
+            raise
+        for start in range(0, len(examples), k):
+            new = examples[start : start + k]
+            self._learn(new)
+            self._last = new[-1].id, self.classes.enter(new[-1].label)
+        return [example.id for example in examples]
+
+    def base_init(self, dataset: Dataset) -> None:
+        """Train offline on a first batch of data, where a method wants that."""
+        raise ValueError(f"{type(self).__name__} has no base initialisation")
+
+    def end_batch(self) -> None:  # noqa: B027 - nothing to do, except for a few
+        """Hear that a batch of the stream ended; only batch-incremental methods do anything then."""
+
+    # Asking.
+
+    @property
+    def classes_(self) -> list[Label]:
+        """The classes that can be predicted, in the order in which they were first seen."""
+        with self._lock:
+            return [self.classes.labels[row] for row in self.classes.seen()]
+
+    def predict_proba_many(
+        self, images: Sequence[Image] | NDArray[Any], *, task: object = None
+    ) -> NDArray[np.float64]:
+        """Return probabilities (N, classes), columns in `classes_` order; no column before anything was learned."""
+        with self._lock:
+            self._refuse_task(task)
+            items = [self._intake.admit(image, self.shape, test=True) for image in images]
+            seen = self.classes.seen()
+            if not seen or self.shape is None:
+                return np.empty((len(items), 0))
+            if not items:
+                return np.empty((0, len(seen)))
+            logits = self._logits(np.stack(items))
+            column = {row: i for i, row in enumerate(seen)}
+            rows = [row for row, into in enumerate(self.classes.into) if into in column]
+            logits = logits[:, rows]
+            exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+            probabilities = np.zeros((len(items), len(seen)))
+            for i, row in enumerate(rows):
+                probabilities[:, column[self.classes.into[row]]] += exp[:, i]
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
+            return probabilities
+
+    def predict_many(self, images: Sequence[Image] | NDArray[Any], *, task: object = None) -> list[Label | None]:
+        """Return the most probable label of each image; None before anything was learned."""
+        with self._lock:
+            probabilities = self.predict_proba_many(images, task=task)
+            labels = self.classes_
+        if not labels:
+            return [None] * len(probabilities)
+        return [labels[best] for best in probabilities.argmax(axis=1)]
+
+    def predict_proba_one(self, image: Image, *, task: object = None) -> dict[Label, float]:
+        """Return the probability of each label; empty before anything was learned."""
+        with self._lock:
+            probabilities = self.predict_proba_many([image], task=task)[0]
+            return dict(zip(self.classes_, probabilities.tolist(), strict=True))
+
+    def predict_one(self, image: Image, *, task: object = None) -> Label | None:
+        """Return the most probable label; None before anything was learned."""
+        return self.predict_many([image], task=task)[0]
+
+    # Editing: the replay buffer changes at once, the weights only as later updates replay it.
+
+    def relabel(self, id: Id, label: object) -> bool:
+        """Correct the label of a stored example. Return whether it was still stored.
+
+        The weights are not changed; later updates replay the example under its new label.
+        """
+        with self._lock:
+            key, new = id_key(check_id(id)), as_label(label)
+            self.classes.check([new])
+            old = self._stored_label(key)
+            if old is None:
+                return False
+            row = self.classes.enter(new)
+            self._open_rows()
+            self._uncount(old)
+            self.classes.counts[row] += 1
+            self._relabel(key, row)
+            return True
+
+    def forget(self, id: Id) -> bool:
+        """Remove an example from the replay buffer. Return whether it was still stored.
+
+        The weights are not changed: what the network learned from it fades only as it learns on.
+        """
+        with self._lock:
+            key = id_key(check_id(id))
+            old = self._stored_label(key)
+            if old is None:
+                return False
+            self._uncount(old)
+            self._forget(key)
+            return True
+
+    def undo(self) -> Id:
+        """Take the last label back: forget the example that was learned last, and return its id.
+
+        A class that it opened is not predicted until the label is given again. The weights are not changed, and
+        what was evicted to make room for the example does not come back.
+        """
+        with self._lock:
+            if self._last is None:
+                raise ValueError("there is nothing to undo: no example was learned, or the last one was undone")
+            (id, row), self._last = self._last, None
+            if not self.forget(id):  # it may have been evicted at once
+                self._uncount(row)
+            return id
+
+    def rename_class(self, old: object, new: object) -> None:
+        """Give a class another label, one that no class has."""
+        with self._lock:
+            self.classes.rename(as_label(old), as_label(new))
+
+    def merge_classes(self, source: object, into: object) -> None:
+        """Let class `source` be class `into` from now on: stored examples, predictions and later labels.
+
+        The probability of the merged class is the sum of both.
+        """
+        with self._lock:
+            old, new = self.classes.merge(as_label(source), as_label(into))
+            buffer = self._buffer()
+            if buffer is not None:
+                buffer.relabel_class(old, new)
+
+    def _uncount(self, row: int | None) -> None:
+        """Take one example off a class's count: it was forgotten, relabelled or learned anew."""
+        if row is not None:
+            self.classes.counts[row] = max(0, self.classes.counts[row] - 1)
+
+    def _stored_label(self, key: int) -> int | None:
+        buffer = self._buffer()
+        return None if buffer is None else buffer.label_of(key)
+
+    def _relabel(self, key: int, row: int) -> None:
+        buffer = self._buffer()
+        if buffer is not None:
+            buffer.relabel(key, row)
+
+    def _forget(self, key: int) -> None:
+        buffer = self._buffer()
+        if buffer is not None:
+            buffer.forget(key)
+
+    @abstractmethod
+    def _open_rows(self) -> None:
+        """Give the head a row for every class."""
+
+    # Keeping.
+
+    def save(self, path: str | Path, *, extra: dict[str, Any] | None = None) -> None:
+        """Write a checkpoint into the folder `path`; a crash meanwhile leaves the one that was there.
+
+        `extra` is a JSON-ready dict of the caller's own, kept with it (`coldstream.checkpoint.read_manifest`).
+        """
+        folder = Path(path)
+        with self._lock:
+            plain, arrays = self._everything()
+            known = self._segments.get(str(folder.resolve()), [])
+            manifest = {**plain, "extra": extra or {}}
+            self._segments[str(folder.resolve())] = checkpoint.write(folder, manifest, arrays, self._buffer(), known)
+
+    @classmethod
+    def load(cls, path: str | Path, *, model: Any = None, **changes: Any) -> Self:
+        """Return the learner that was saved in the folder `path`; it goes on exactly as if never stopped.
+
+        Parameters
+        ----------
+        path
+            The folder given to `save`. Nothing in it is executed.
+        model
+            For a learner with an nn.Module of your own: the function that makes it.
+        **changes
+            Settings that may differ from the saved ones, such as ``device`` or ``storage``.
+        """
+        folder = Path(path)
+        plain, arrays, segments = checkpoint.read(folder)
+        if plain.get("kind") != cls.__name__:
+            raise checkpoint.CheckpointError(
+                f"checkpoint {str(folder)!r} is of a {plain.get('kind')!r} learner, not {cls.__name__!r}"
+            )
+        if different := checkpoint.differences(plain["environment"]):
+            warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=2)
+        settings = {**plain["settings"], **changes}
+        if settings["model"] is None and model is None:
+            raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
+        learner = cls(**cls._settings_from_json({**settings, "model": model or settings["model"]}))
+        try:
+            learner._take_over(plain, arrays)
+            buffer = learner._buffer()
+            if buffer is not None:
+                checkpoint.read_rows(folder, buffer, segments)
+        except (KeyError, TypeError, IndexError) as error:
+            raise checkpoint.CheckpointError(f"checkpoint {str(folder)!r} is damaged: {error!r}") from error
+        learner._segments[str(folder.resolve())] = segments
+        return learner
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that later predictions and updates depend on, stored bytes included."""
+        with self._lock:
+            plain, arrays = self._everything()
+            digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+            for name in sorted(arrays):
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+            buffer = self._buffer()
+            if buffer is not None:
+                for start in range(0, len(buffer), 1024):
+                    for row in buffer.rows.get(range(start, min(len(buffer), start + 1024))):
+                        digest.update(row)
+            return digest.hexdigest()
+
+    def _everything(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plain: dict[str, Any] = {
+            "kind": type(self).__name__,
+            "settings": self._settings_to_json(),
+            "step": self.step,
+            "shape": self.shape,
+            "next_id": self._next_id,
+            "last": self._last,
+            "classes": self.classes.state(),
+        }
+        if self.shape is None:
+            return plain, {}
+        method, arrays = self._state()
+        plain["method"] = method
+        buffer = self._buffer()
+        if buffer is not None:
+            plain["buffer"], index = buffer.state()
+            arrays |= {f"buffer.{name}": value for name, value in index.items()}
+        return plain, arrays
+
+    def _take_over(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.step, self._next_id = int(plain["step"]), int(plain["next_id"])
+        self._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
+        self.classes.restore(plain["classes"])
+        if plain["shape"] is None:
+            return
+        shape = tuple(int(side) for side in plain["shape"])
+        self._build(shape)
+        self.shape = shape
+        self._open_rows()
+        self._restore(plain["method"], arrays)
+        buffer = self._buffer()
+        if buffer is not None:
+            index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
+            buffer.restore(plain["buffer"], index)
+
+    def _settings_to_json(self) -> dict[str, Any]:
+        return dict(self.settings)
+
+    @classmethod
+    def _settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        return settings
+
+    # Checks.
+
+    def _draw(self, role: str) -> np.random.Generator:
+        return generator(self.seed, self.step, role)
+
+    def _refuse_task(self, task: object) -> None:
+        if task is not None:
+            raise ValueError(f"{type(self).__name__} has no tasks; leave task=None (got {task!r})")

@@ -1,0 +1,173 @@
+"""The network at work: normalise, update, predict. All that touches a device is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from coldstream.models import Classifier
+from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
+from coldstream.phrases import unknown
+
+NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "half": ((0.5,), (0.25,)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "none": ((0.0,), (1.0,)),
+}
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+_CHUNK = 256
+
+Normalise = str | tuple[Sequence[float], Sequence[float]]
+
+
+def check_engine(normalize: Normalise, device: str, precision: str, memory_format: str) -> None:
+    """Refuse settings that no engine can be made with."""
+    if isinstance(normalize, str) and normalize not in NORMALISATIONS:
+        raise unknown("normalisation", normalize, NORMALISATIONS)
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if memory_format not in MEMORY_FORMATS:
+        raise unknown("memory format", memory_format, MEMORY_FORMATS)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} is not to be had: {str(error).splitlines()[0]}") from error
+
+
+class Engine:
+    """A classifier with its optimiser, on one device.
+
+    `update` is one SGD step with momentum on the mean soft-target cross-entropy:
+    g = grad + decay w;  v = momentum v + g;  w -= rate v. Momentum is never reset, and a new head row's is zero.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        momentum: float,
+        weight_decay: float,
+        normalize: Normalise = "half",
+        device: str = "cpu",
+        precision: str = "float32",
+        memory_format: str = "channels_last",
+    ) -> None:
+        self.device = torch.device(device)
+        self.dtype = PRECISIONS[precision]
+        self.classifier: Classifier = classifier.to(device=self.device, dtype=self.dtype)
+        self._autocast = precision == "bfloat16"
+        self._format = MEMORY_FORMATS[memory_format]
+        for parameter in classifier.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=self._format)
+        self._optimizer = torch.optim.SGD(
+            classifier.parameters(), lr=0.0, momentum=momentum, weight_decay=weight_decay, fused=True
+        )
+        self._random_layers = classifier.has_random_layers()
+        mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
+        self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
+        self.classifier.train()
+
+    def to_device(self, items: NDArray[np.generic]) -> Tensor:
+        """Return images (N, H, W, C) as a uint8 tensor (N, C, H, W) on the device; vectors as they are."""
+        tensor = torch.from_numpy(items).to(self.device)
+        return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
+
+    def normalise(self, items: Tensor) -> Tensor:
+        """Return what the network takes: pixels scaled to mean 0 and spread 1 by fixed constants."""
+        if items.ndim != 4:
+            return items.to(self.dtype)
+        channels = items.shape[1]
+        mean, std = (v if len(v) in (1, channels) else v.mean(keepdims=True) for v in (self._mean, self._std))
+        scale = torch.as_tensor(1 / (255 * std), dtype=self.dtype, device=self.device).view(-1, 1, 1)
+        shift = torch.as_tensor(-mean / std, dtype=self.dtype, device=self.device).view(-1, 1, 1)
+        return torch.addcmul(shift, items.to(self.dtype), scale).contiguous(memory_format=self._format)
+
+    def grow(self, rows: int) -> None:
+        """Give the head `rows` rows; weights and momentum of those that exist keep their bits."""
+        before = {"weight": self.classifier.weight, "bias": self.classifier.bias}
+        self.classifier.grow(rows)
+        for name, old in before.items():
+            new = getattr(self.classifier, name)
+            if new is old:
+                continue
+            group = self._optimizer.param_groups[0]
+            group["params"] = [new if p is old else p for p in group["params"]]
+            state = self._optimizer.state.pop(old, {})
+            momentum = state.get("momentum_buffer")
+            if momentum is not None:
+                padded = torch.zeros_like(new)
+                padded[: len(momentum)] = momentum
+                self._optimizer.state[new] = {"momentum_buffer": padded}
+
+    def update(self, images: Tensor, targets: Tensor, rate: float, seed: int, step: int) -> None:
+        """Make one step on a batch of normalised images and soft targets."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        single: AbstractContextManager[Any] = (
+            running_statistics_for_single_values(self.classifier) if len(images) == 1 else nullcontext()
+        )
+        drawing: AbstractContextManager[Any] = (
+            torch_generator(seed, step, "layers", self.device) if self._random_layers else nullcontext()
+        )
+        with torch.enable_grad(), drawing, single, self._cast():
+            loss = F.cross_entropy(self.classifier(images), targets)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return the logits of items in evaluation mode, which changes nothing in the network."""
+        out = []
+        self.classifier.eval()
+        try:
+            with torch.inference_mode(), self._cast():
+                for start in range(0, len(items), _CHUNK):
+                    images = self.normalise(self.to_device(items[start : start + _CHUNK]))
+                    out.append(self.classifier(images).to("cpu", torch.float64).numpy())
+        finally:
+            self.classifier.train()
+        return np.concatenate(out) if out else np.empty((0, self.classifier.rows))
+
+    def reset_optimizer(self) -> None:
+        """Forget all momentum."""
+        self._optimizer.state.clear()
+
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.classifier.parameters())
+
+    def _cast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self._autocast else nullcontext()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return weights, statistics and momentum by name."""
+        arrays = {f"model.{name}": value for name, value in self.classifier.state_dict().items()}
+        for name, parameter in self.classifier.named_parameters():
+            momentum = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if momentum is not None:
+                arrays[f"momentum.{name}"] = momentum
+        return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over what `state` gave; the head must have grown to its size."""
+        own = self.classifier.state_dict()
+        given = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
+        if own.keys() != given.keys() or any(own[name].shape != given[name].shape for name in own):
+            raise ValueError("the saved weights do not fit this model; pass the model that they were saved with")
+        self.classifier.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in given.items()})
+        self.reset_optimizer()
+        for name, parameter in self.classifier.named_parameters():
+            if (momentum := arrays.get(f"momentum.{name}")) is not None:
+                buffer = torch.empty_like(parameter)
+                buffer.copy_(torch.from_numpy(momentum.copy()))
+                self._optimizer.state[parameter] = {"momentum_buffer": buffer}

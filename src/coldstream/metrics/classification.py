@@ -1,0 +1,124 @@
+"""Right or wrong: top-k accuracy from probabilities, the confusion matrix, accuracy class by class."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coldstream.metrics import _check
+
+
+def predictions(probabilities: ArrayLike) -> NDArray[np.int64]:
+    """Return the most probable class of every row; of equal ones the lowest index.
+
+    Parameters
+    ----------
+    probabilities : array of shape (N, K)
+        Numbers in [0, 1]. Rows need not sum to one: the classes not seen yet may have been masked out.
+
+    Examples
+    --------
+    >>> predictions([[0.2, 0.8], [0.5, 0.5]]).tolist()
+    [1, 0]
+    """
+    table = _check.fractions(probabilities, "probabilities", ndim=2)
+    return np.asarray(table.argmax(axis=1), dtype=np.int64)
+
+
+def confidences(probabilities: ArrayLike) -> NDArray[np.float64]:
+    """Return the probability of the predicted class of every row.
+
+    Examples
+    --------
+    >>> confidences([[0.2, 0.8], [0.5, 0.5]]).tolist()
+    [0.8, 0.5]
+    """
+    table = _check.fractions(probabilities, "probabilities", ndim=2)
+    return np.asarray(table.max(axis=1), dtype=np.float64)
+
+
+def hits(probabilities: ArrayLike, labels: ArrayLike, k: int = 1) -> NDArray[np.bool_]:
+    """Return, for every row, whether its label is among the `k` most probable classes.
+
+    Classes are ranked by probability and equal ones by index, lower first. The result is therefore the
+    same on every machine, and a constant prediction earns only the images of the first `k` classes.
+
+    Parameters
+    ----------
+    probabilities : array of shape (N, K)
+        Numbers in [0, 1]; see `predictions`.
+    labels : array of N integers
+        Class indices in [0, K).
+    k : int
+        From 1 to K.
+
+    Examples
+    --------
+    >>> hits([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]], [2, 1], k=1).tolist()
+    [False, False]
+    >>> hits([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]], [2, 1], k=2).tolist()
+    [True, True]
+    """
+    table = _check.fractions(probabilities, "probabilities", ndim=2)
+    truth = _check.labels(labels, "labels", classes=table.shape[1])
+    _check.same_length(table, "probabilities (rows)", truth, "labels")
+    k = _check.whole(k, "k", 1, table.shape[1])
+    own = np.take_along_axis(table, truth[:, None], axis=1)
+    lower = np.arange(table.shape[1]) < truth[:, None]
+    # Counting who is ahead needs neither a sort nor a stable one: it is the rank of the label itself.
+    rank = np.count_nonzero((table > own) | ((table == own) & lower), axis=1)
+    found: NDArray[np.bool_] = rank < k
+    return found
+
+
+def accuracy(probabilities: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
+    """Return the share of rows whose label is among the `k` most probable classes (see `hits`).
+
+    Examples
+    --------
+    >>> accuracy([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], [2, 2])
+    0.5
+    >>> accuracy([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], [2, 2], k=2)
+    1.0
+    """
+    return float(hits(probabilities, labels, k).mean())
+
+
+def confusion_matrix(predicted: ArrayLike, labels: ArrayLike, classes: int) -> NDArray[np.int64]:
+    """Count how often each class (row) was taken for each class (column).
+
+    Examples
+    --------
+    >>> confusion_matrix(predicted=[0, 1, 1], labels=[0, 0, 1], classes=2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    classes = _check.whole(classes, "classes", 1)
+    guess = _check.labels(predicted, "predicted", classes)
+    truth = _check.labels(labels, "labels", classes)
+    _check.same_length(guess, "predicted", truth, "labels")
+    cells = np.bincount(truth * classes + guess, minlength=classes * classes)
+    return cells.reshape(classes, classes).astype(np.int64)
+
+
+def per_class_accuracy(confusion: ArrayLike) -> NDArray[np.float64]:
+    """Return the share of each class's images that was recognised; NaN for a class without images.
+
+    Parameters
+    ----------
+    confusion : array of shape (K, K)
+        Counts, truth in rows, as `confusion_matrix` returns them.
+
+    Examples
+    --------
+    >>> per_class_accuracy([[1, 1, 0], [0, 4, 0], [0, 0, 0]]).tolist()
+    [0.5, 1.0, nan]
+    """
+    counts = np.asarray(confusion)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.size == 0:
+        raise ValueError(f"confusion: expected a square matrix, got an array of shape {counts.shape}")
+    if not np.issubdtype(counts.dtype, np.integer) or counts.min() < 0:
+        raise ValueError(f"confusion: expected counts (integers >= 0), got {counts.dtype} from {counts.min()}")
+    images = counts.sum(axis=1)
+    result = np.full(len(counts), np.nan)
+    np.divide(counts.diagonal(), images, out=result, where=images > 0)
+    return result

@@ -1,0 +1,7 @@
+"""Networks, growing heads and the weights to start from."""
+
+from coldstream.models.classifier import Classifier
+from coldstream.models.registry import MODELS, ModelLike, check_model
+from coldstream.models.weights import load_weights
+
+__all__ = ["MODELS", "Classifier", "ModelLike", "check_model", "load_weights"]

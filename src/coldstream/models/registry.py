@@ -1,0 +1,117 @@
+"""The networks by name. Each maps (N, C, H, W) images to (N, d) features; the head is the learner's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torchvision
+from torch import nn
+
+from coldstream.models.resnet import SmallResNet
+from coldstream.phrases import unknown
+
+Shape = tuple[int, ...]
+"""(channels, height, width) of an image, (features,) of a vector."""
+ModelLike = str | nn.Module | Callable[[], nn.Module]
+
+
+def _small(width: int, *blocks: int) -> Callable[[Shape], nn.Module]:
+    return lambda shape: SmallResNet(shape[0], width, blocks)
+
+
+def _torchvision(name: str, head: str) -> Callable[[Shape], nn.Module]:
+    def build(shape: Shape) -> nn.Module:
+        network: nn.Module = torchvision.models.get_model(name, weights=None)
+        _replace(network, head, nn.Identity())
+        if shape[0] != 3:
+            stem, first = next((n, m) for n, m in network.named_modules() if isinstance(m, nn.Conv2d))
+            _replace(network, stem, _with_channels(first, shape[0]))
+        return network
+
+    return build
+
+
+def _replace(network: nn.Module, path: str, module: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(network.get_submodule(parent), name, module)
+
+
+def _with_channels(conv: nn.Conv2d, channels: int) -> nn.Conv2d:
+    size: Any = conv.kernel_size
+    other = nn.Conv2d(channels, conv.out_channels, size, conv.stride, conv.padding, bias=False)  # type: ignore[arg-type]
+    nn.init.kaiming_normal_(other.weight, mode="fan_out", nonlinearity="relu")
+    return other
+
+
+def _mlp(shape: Shape) -> nn.Module:
+    inputs = int(torch.tensor(shape).prod())
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.BatchNorm1d(inputs, affine=False),
+        nn.Linear(inputs, 64),
+        nn.ReLU(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+    )
+
+
+MODELS: dict[str, Callable[[Shape], nn.Module]] = {
+    "linear": lambda shape: nn.Flatten(),
+    "mlp": _mlp,
+    "resnet8-16": _small(16, 1, 1, 1),
+    "resnet14-16": _small(16, 2, 2, 2),
+    "resnet18-20": _small(20, 2, 2, 2, 2),
+    "resnet18-cifar": _small(64, 2, 2, 2, 2),
+    "resnet18": _torchvision("resnet18", "fc"),
+    "resnet101": _torchvision("resnet101", "fc"),
+    "mobilenet_v2": _torchvision("mobilenet_v2", "classifier.1"),
+    "densenet121": _torchvision("densenet121", "classifier"),
+    "wide_resnet50_2": _torchvision("wide_resnet50_2", "fc"),
+}
+
+
+def check_model(model: ModelLike) -> None:
+    """Refuse what cannot become a network, before any image has come."""
+    if isinstance(model, str):
+        if model not in MODELS:
+            raise unknown("model", model, MODELS)
+    elif inspect.isclass(model) or not (isinstance(model, nn.Module) or callable(model)):
+        raise ValueError(f"model is a name, an nn.Module or a function that makes one, not {model!r}")
+
+
+def build_body(model: ModelLike, shape: Shape) -> tuple[nn.Module, int]:
+    """Return the network for items of `shape`, and the number of features that it gives.
+
+    Weights are drawn from torch's global generator: the caller seeds and restores it.
+    """
+    check_model(model)
+    if isinstance(model, str):
+        body = MODELS[model](shape)
+    else:
+        body = model if isinstance(model, nn.Module) else model()
+        if not isinstance(body, nn.Module):
+            raise ValueError(f"model: the function returned {type(body).__name__}, not an nn.Module")
+    return body, _feature_count(body, shape, model)
+
+
+def _feature_count(body: nn.Module, shape: Shape, model: ModelLike) -> int:
+    """Run one blank item through the network, in evaluation mode so that nothing in it changes."""
+    training = {module: module.training for module in body.modules()}
+    parameter = next(body.parameters(), torch.empty(0))
+    body.eval()
+    try:
+        with torch.no_grad():
+            features = body(torch.zeros((1, *shape), dtype=parameter.dtype, device=parameter.device))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        name = model if isinstance(model, str) else type(body).__name__
+        raise ValueError(f"model {name} cannot take input of shape {shape}: {error}") from error
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+    if not isinstance(features, torch.Tensor) or features.ndim != 2:
+        came = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
+        raise ValueError(f"a model maps (N, *{shape}) to features (N, d); this one gave {came}")
+    return int(features.shape[1])

@@ -1,0 +1,85 @@
+"""Weights to start from: a torchvision name or a file. Nothing in a file is ever executed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from coldstream.phrases import unknown
+
+_HEADS = ("fc.", "classifier.", "head.")
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+
+
+def load_weights(body: nn.Module, model: object, source: str | Path) -> None:
+    """Put the weights named by `source` into a network; all of them or, with a ValueError, none.
+
+    `source` is a file (.safetensors, or a .pt/.pth state dict) or the name of torchvision's weights for this
+    network, such as ``IMAGENET1K_V1`` or ``DEFAULT``, which torchvision downloads once. The head is not taken.
+    """
+    path = Path(source)
+    if path.is_file():
+        state = _read(path)
+    elif isinstance(source, Path) or path.suffix in _SUFFIXES or len(path.parts) > 1:
+        raise ValueError(f"weights file {str(source)!r} does not exist")
+    else:
+        state = _published(model, str(source))
+    _fill(body, state, str(source))
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise ValueError(
+            f"weights file {str(path)!r} cannot be read as plain tensors (it is truncated, of another format, or "
+            f"holds code, which is never run): {str(error).splitlines()[0]}"
+        ) from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"weights file {str(path)!r} does not hold a state dict (names to tensors)")
+    return {name.removeprefix("module."): value for name, value in state.items()}
+
+
+def _published(model: object, name: str) -> dict[str, Tensor]:
+    try:
+        choices = torchvision.models.get_model_weights(model) if isinstance(model, str) else None
+    except ValueError:
+        choices = None
+    if choices is None:
+        raise ValueError(f"there are no published weights {name!r} for this model; give a weights file")
+    if name not in choices.__members__:
+        raise unknown(f"weights for {model}", name, [*choices.__members__])
+    try:
+        state: dict[str, Tensor] = choices[name].get_state_dict(check_hash=True)
+    except OSError as error:
+        raise ValueError(
+            f"weights {name!r} of {model} could not be downloaded ({error}); fetch the file from "
+            f"{choices[name].url} elsewhere and pass its path as init="
+        ) from error
+    return state
+
+
+def _fill(body: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    own = body.state_dict()
+    given = {name: value for name, value in state.items() if name in own or not name.startswith(_HEADS)}
+    missing = sorted(own.keys() - given.keys())
+    extra = sorted(given.keys() - own.keys())
+    wrong = [
+        f"{name} {tuple(given[name].shape)}, not {tuple(own[name].shape)}"
+        for name in own.keys() & given.keys()
+        if own[name].shape != given[name].shape
+    ]
+    for what, names in (("lacks", missing), ("has unknown", extra), ("has the wrong shape:", sorted(wrong))):
+        if names:
+            raise ValueError(f"weights {source!r} do not fit this network: it {what} {', '.join(names[:3])}")
+    body.load_state_dict(given)
