@@ -247,7 +247,8 @@ def test_wrong_options(options: dict[str, int]) -> None:
 def test_pil_modes(mode: str, pixel: object, expected: list[int]) -> None:
     out = as_array(Image.new(mode, (3, 2), pixel))  # type: ignore[arg-type]
     assert out.shape == (2, 3, len(expected))
-    assert out[1, 2].tolist() == expected
+    # Pillow converts LAB by colour management, whose white and black are one step off.
+    np.testing.assert_allclose(out[1, 2].astype(int), expected, rtol=0, atol=1 if mode == "LAB" else 0)
     assert (out == out[0, 0]).all()
 
 

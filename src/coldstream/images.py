@@ -45,7 +45,8 @@ _READ_AS |= dict.fromkeys(("RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"), "RGB")
 def as_array(image: object, channels: int | None = None, *, min_side: int | None = None) -> Pixels:
     """Turn `image` into a new, C-contiguous uint8 array of shape (H, W, 1) or (H, W, 3).
 
-    EXIF orientation is applied, transparency is laid on white, deeper values are scaled to 8 bits.
+    EXIF orientation is applied, transparency is laid on white, deeper values are scaled to 8 bits. What is
+    none of the following, damaged, empty, or over `MAX_PIXELS` or `MAX_BYTES` is refused by a ValueError.
 
     Parameters
     ----------
@@ -57,11 +58,6 @@ def as_array(image: object, channels: int | None = None, *, min_side: int | None
         How many channels to return; None keeps grey as 1 and colour as 3.
     min_side : int, optional
         Let JPEG bytes be decoded at 1/2, 1/4 or 1/8 of their size, as long as no side gets below this.
-
-    Raises
-    ------
-    ValueError
-        If `image` is none of these, damaged, empty, or over `MAX_PIXELS` or `MAX_BYTES`.
 
     Examples
     --------

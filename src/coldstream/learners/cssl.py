@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,12 @@ class CSSL(Learner):
         self.__dict__.pop("engine", None)
         self.__dict__.pop("buffer", None)
 
-    def base_init(self, dataset: Dataset, recipe: OfflineRecipe | None = None) -> None:
+    def base_init(
+        self,
+        dataset: Dataset,
+        recipe: OfflineRecipe | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
         """Train the network offline on a first batch of data, then stream on from its weights.
 
         The classes of `dataset` are known afterwards; its examples are not stored, and momentum starts from zero.
@@ -227,7 +232,7 @@ class CSSL(Learner):
                 self.classes.counts[row] += 1
             self._open_rows()
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
-            train_offline(trainer, np.stack(items), rows, recipe, self.seed)
+            train_offline(trainer, np.stack(items), rows, recipe, self.seed, progress)
             self.engine.reset_optimizer()
 
     def _buffer(self) -> ReplayBuffer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from coldstream.replay.sampling import get_sampler
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_SIZE = re.compile(r"^\s*([\d_.]+)\s*([a-z]*)\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(-?[\d_.]+)\s*([a-z]*)\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,22 @@ class Capacity:
             return cls()
         if isinstance(value, bool) or not isinstance(value, (int, str)):
             raise ValueError(f"capacity is a size such as '30MB', a number of examples or None, not {value!r}")
-        if isinstance(value, int):
-            number, unit = float(value), "examples"
-        else:
-            match = _SIZE.match(value)
-            try:
-                number, unit = float(match.group(1)), match.group(2).lower()  # type: ignore[union-attr]
-            except (AttributeError, ValueError):
-                raise ValueError(
-                    f"capacity {value!r} is not understood; write '30MB', '2000 examples' or 'unlimited'"
-                ) from None
-        if number < 1:
-            raise ValueError(f"capacity {value!r} is smaller than one example")
-        if unit in ("", "examples", "example"):
-            return cls(examples=int(number))
-        if unit not in _UNITS:
+        match = _SIZE.match(str(value))
+        try:
+            number, unit = Decimal(match.group(1)), match.group(2).lower()  # type: ignore[union-attr]
+        except (AttributeError, InvalidOperation):
+            raise ValueError(
+                f"capacity {value!r} is not understood; write '30MB', '2000 examples' or 'unlimited'"
+            ) from None
+        counted = unit in ("", "examples", "example")
+        if not counted and unit not in _UNITS:
             raise ValueError(f"capacity {value!r}: unknown unit {unit!r}; valid: KB, MB, GB, MiB, examples")
-        return cls(bytes=int(number * _UNITS[unit]))
+        size = int(number if counted else number * _UNITS[unit])
+        if size < 1:
+            raise ValueError(f"capacity {value!r} is smaller than one example")
+        if counted and size != number:
+            raise ValueError(f"capacity {value!r} is not a whole number of examples")
+        return cls(examples=size) if counted else cls(bytes=size)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class ReplayBuffer:
         row_bytes = self.codec.row_bytes
         if row_bytes is not None:
             self._check_fits(row_bytes)
-        self._evict = get_evictor(evict)
+        self._evict = get_evictor(evict, images=len(shape) == 3)
         self._sample = get_sampler(sample)
         self.index = Index()
         self.rows = open_rows(row_bytes, storage)
@@ -237,7 +237,9 @@ class ReplayBuffer:
     def relabel_class(self, old: int, new: int) -> None:
         """Give every stored example of class `old` the label `new`."""
         for blend in self.blends.values():
-            blend.sources = [(s, new if label == old else label, share) for s, label, share in blend.sources]
+            for source, label, _ in blend.sources:
+                if label == old:
+                    self.relabel(source, new)
         for row in np.flatnonzero(self.index.labels.view == old):
             self.index.relabel(int(row), new)
 

@@ -87,7 +87,8 @@ class Codec:
     def encode(self, item: NDArray[np.generic]) -> Bytes:
         """Return the bytes that are kept of one item."""
         if self.small:
-            item = _resize(np.ascontiguousarray(item, np.uint8)[None], self.small)[0]
+            # Torch warns of read-only memory, which is what NumPy makes of a Pillow image.
+            item = _resize(np.require(item, np.uint8, ("C", "W"))[None], self.small)[0]
         if self.quality is not None:
             out = io.BytesIO()
             picture = Image.fromarray(item[..., 0] if item.shape[2] == 1 else item)
@@ -128,7 +129,7 @@ def check_chain(text: str) -> list[Call]:
             raise ValueError(f"codec {call.name!r} takes {wanted} argument{'s' * (wanted != 1)}, in {text!r}")
         for value in call.args:
             whole = call.name != "resize"
-            if limit is None or isinstance(value, str) or (whole and value != int(value)):
+            if limit is None or isinstance(value, str) or (whole and not float(value).is_integer()):
                 raise ValueError(f"codec {call.name!r} cannot take {value!r}, in {text!r}")
             if not limit[0] <= value <= limit[1] or value == 0:
                 raise ValueError(f"codec {call.name!r} takes {limit[0]:g} to {limit[1]:g}, not {value}")

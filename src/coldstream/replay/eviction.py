@@ -30,6 +30,14 @@ def _random_of_largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> 
     return members[int(rng.integers(len(members)))]
 
 
+def _or_training_row(buffer: ReplayBuffer, row: int, rng: np.random.Generator) -> int:
+    """Return `row`, or where it is held out a random one that is not, if there is any."""
+    index = buffer.index
+    while index.is_held_out(row) and index.held_out < len(index):
+        row = int(rng.integers(len(index)))
+    return row
+
+
 def largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
     """Drop a random member of the class with the most examples; ties between classes are drawn."""
     buffer.drop(_random_of_largest_class(buffer, rng))
@@ -37,7 +45,7 @@ def largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
 
 def uniform(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
     """Drop any example, the new one included, with equal probability."""
-    buffer.drop(int(rng.integers(len(buffer))))
+    buffer.drop(_or_training_row(buffer, int(rng.integers(len(buffer))), rng))
 
 
 def reservoir(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
@@ -48,7 +56,7 @@ def reservoir(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
     """
     held = len(buffer) - 1
     slot = int(rng.integers(max(buffer.offered, len(buffer))))
-    buffer.drop(min(slot, held))
+    buffer.drop(_or_training_row(buffer, min(slot, held), rng))
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,7 @@ class Consolidate:
 
     def __call__(self, buffer: ReplayBuffer, rng: np.random.Generator) -> None:
         first = _random_of_largest_class(buffer, rng)
-        second = int(rng.integers(len(buffer) - 1)) if len(buffer) > 1 else first
-        second += second >= first and len(buffer) > 1
+        second = self._partner(buffer, first, rng)
         for row in (first, second):
             if first == second or (self.limit is not None and buffer.merges(row) >= self.limit):
                 buffer.drop(row)
@@ -73,6 +80,18 @@ class Consolidate:
         one, other = buffer.items(np.array([first, second]))
         merged, share = self._blend(one, other, rng)
         buffer.merge(first, second, merged, share)
+
+    @staticmethod
+    def _partner(buffer: ReplayBuffer, first: int, rng: np.random.Generator) -> int:
+        """Draw another training row, or return `first` where there is none: validation data is never mixed in."""
+        index = buffer.index
+        if len(index) - index.held_out < 2:
+            return first
+        while True:
+            second = int(rng.integers(len(index) - 1))
+            second += second >= first
+            if not index.is_held_out(second):
+                return second
 
     def _blend(
         self, one: NDArray[np.generic], other: NDArray[np.generic], rng: np.random.Generator
@@ -89,8 +108,6 @@ class Consolidate:
 def _cutmix(
     one: NDArray[np.generic], other: NDArray[np.generic], share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.generic], float]:
-    if one.ndim != 3:
-        raise ValueError("cutmix consolidation needs images; vectors have no box to cut")
     height, width = one.shape[:2]
     cut = np.sqrt(1 - share)
     y, x = rng.integers(height), rng.integers(width)
@@ -104,16 +121,18 @@ def _cutmix(
 
 def _consolidate(call: Call) -> Consolidate:
     how = call.name.removeprefix("consolidate-")
-    named = dict(call.kwargs)
-    values = list(call.args)
-    alpha = named.pop("alpha", values.pop(0) if values and how != "samplepairing" else 1.0)
-    limit = named.pop("limit", values.pop(0) if values else None)
-    if named or values:
-        extra = next(iter(named), None) or values[0]
-        raise ValueError(f"eviction {call.name!r} does not take {extra!r}; it takes alpha and limit")
+    names = ("limit",) if how == "samplepairing" else ("alpha", "limit")
+    given = dict(zip(names, call.args, strict=False))
+    for extra in (*call.args[len(names) :], *(name for name, _ in call.kwargs if name not in names)):
+        raise ValueError(f"eviction {call.name!r} does not take {extra!r}; it takes {' and '.join(names)}")
+    for name, value in call.kwargs:
+        if name in given:
+            raise ValueError(f"eviction {call.name!r} is given {name} twice")
+        given[name] = value
+    alpha, limit = given.get("alpha", 1.0), given.get("limit")
     if isinstance(alpha, str) or not 0 < alpha < float("inf"):
         raise ValueError(f"eviction {call.name!r}: alpha is a number above 0, not {alpha!r}")
-    if limit is not None and (isinstance(limit, str) or limit != int(limit) or limit < 1):
+    if limit is not None and (isinstance(limit, str) or not float(limit).is_integer() or limit < 1):
         raise ValueError(f"eviction {call.name!r}: limit is a whole number from 1, not {limit!r}")
     return Consolidate(how, float(alpha), None if limit is None else int(limit))
 
@@ -137,9 +156,11 @@ EVICTORS: dict[str, Callable[[Call], Evictor]] = {
 }
 
 
-def get_evictor(text: str) -> Evictor:
+def get_evictor(text: str, images: bool = True) -> Evictor:
     """Return the policy that `text` names, such as ``largest-class`` or ``consolidate-mixup(0.4, limit=2)``."""
     call = parse_call(text, "eviction policy")
     if call.name not in EVICTORS:
         raise unknown("eviction policy", call.name, EVICTORS)
+    if call.name == "consolidate-cutmix" and not images:
+        raise ValueError(f"eviction {call.name!r} needs images; vectors have no box to cut")
     return EVICTORS[call.name](call)

@@ -231,10 +231,12 @@ class Index:
             getattr(self, name).extend(state[name])
         labels, places = self.labels.view, self.places.view
         self.held_out = int((places < 0).sum())
-        self.members = [Column("int32") for _ in range(int(labels.max()) + 1 if len(labels) else 0)]
-        for label, rows in enumerate(self.members):
-            mine = np.flatnonzero((labels == label) & (places >= 0))
-            rows.extend(mine[np.argsort(places[mine])])
+        training = np.flatnonzero(places >= 0)
+        training = training[np.lexsort((places[training], labels[training]))]
+        ends = np.cumsum(np.bincount(labels[training]))
+        for rows in np.split(training, ends[:-1]) if len(ends) else []:
+            self.members.append(Column("int32"))
+            self.members[-1].extend(rows)
             self.sizes.append(len(rows))
         self.next_serial = next_serial
         self.table = IdTable(self.ids)

@@ -6,8 +6,10 @@ checkpoint (`coldstream.checkpoint`), never this.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Protocol
@@ -40,7 +42,7 @@ class FixedRows:
         self.row_bytes = row_bytes
         self.nbytes = 0
         self._count = 0
-        self._file: IO[bytes] | None = tempfile.TemporaryFile(dir=folder) if folder else None
+        self._file: IO[bytes] | None = _scratch(self, folder) if folder else None
         self._block: Bytes = np.empty((0, row_bytes), np.uint8)
 
     def get(self, rows: Sequence[int] | np.ndarray) -> Bytes:
@@ -102,7 +104,7 @@ class BlobFile:
     def __init__(self, folder: Path) -> None:
         self.nbytes = 0
         self._folder = folder
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._file: IO[bytes] = _scratch(self, folder)
         self._end = 0
         self._where: list[tuple[int, int]] = []
 
@@ -114,8 +116,9 @@ class BlobFile:
         self._where.append(self._write(row.tobytes()))
 
     def replace(self, index: int, row: Bytes) -> None:
-        self.nbytes -= self._where[index][1]
+        freed = self._where[index][1]
         self._where[index] = self._write(row.tobytes())
+        self.nbytes -= freed
 
     def remove(self, index: int) -> None:
         self.nbytes -= self._where[index][1]
@@ -127,20 +130,32 @@ class BlobFile:
         if self._end > 2 * self.nbytes + (1 << 20):
             self._rewrite()
         place = (self._end, len(data))
-        os.pwrite(self._file.fileno(), data, self._end)
+        _write_at(self._file, data, self._end)
         self._end += len(data)
         self.nbytes += len(data)
         return place
 
     def _rewrite(self) -> None:
-        fresh = tempfile.TemporaryFile(dir=self._folder)
-        end = 0
-        for index, (offset, length) in enumerate(self._where):
-            os.pwrite(fresh.fileno(), os.pread(self._file.fileno(), length, offset), end)
-            self._where[index] = (end, length)
-            end += length
-        self._file.close()
-        self._file, self._end = fresh, end
+        with tempfile.TemporaryFile(dir=self._folder) as fresh:
+            end, where = 0, []
+            for offset, length in self._where:
+                _write_at(fresh, os.pread(self._file.fileno(), length, offset), end)
+                where.append((end, length))
+                end += length
+            os.dup2(fresh.fileno(), self._file.fileno(), inheritable=False)  # the old file vanishes
+        self._where[:], self._end = where, end
+
+
+def _write_at(file: IO[bytes], data: bytes, offset: int) -> None:
+    if os.pwrite(file.fileno(), data, offset) < len(data):
+        raise OSError(errno.ENOSPC, "no room left for the replay buffer's scratch file")
+
+
+def _scratch(owner: object, folder: Path) -> IO[bytes]:
+    """Open a file without a name, closed together with its owner."""
+    file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+    weakref.finalize(owner, file.close)
+    return file
 
 
 def open_rows(row_bytes: int | None, storage: str) -> RowStore:

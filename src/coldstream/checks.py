@@ -1,0 +1,283 @@
+"""The contract of a learner as functions that can fail: run them on your own with `check_learner`.
+
+>>> from coldstream import CSSL
+>>> from coldstream.checks import check_learner
+>>> check_learner(lambda: CSSL(replay=4, capacity=12))
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from coldstream.data import Dataset
+from coldstream.learners.base import Learner
+
+Factory = Callable[[], Learner]
+Pixels = NDArray[np.uint8]
+_SIDE = 12
+_NAMES = ("ash", "beech", "cedar", "date")
+
+
+def _images(count: int, seed: int = 0) -> tuple[Pixels, list[str]]:
+    """Return a small stream: noise around a colour of the class, classes one after another."""
+    rng = np.random.default_rng(seed)
+    labels = np.sort(np.arange(count) % len(_NAMES))
+    colours = np.array([[210, 40, 40], [40, 210, 40], [40, 40, 210], [200, 200, 40]])
+    noise = rng.integers(-40, 41, (count, _SIDE, _SIDE, 3))
+    images = np.clip(colours[labels][:, None, None] + noise, 0, 255).astype(np.uint8)
+    return images, [_NAMES[label] for label in labels]
+
+
+def _fresh(factory: Factory) -> Learner:
+    """Return a learner that is ready to stream."""
+    learner = factory()
+    if learner.needs_base_init:
+        images, labels = _images(24, seed=99)
+        base = Dataset("base", images, np.array([_NAMES.index(label) for label in labels]), _NAMES)
+        learner.base_init(base)
+    return learner
+
+
+def _taught(factory: Factory, count: int = 16) -> Learner:
+    learner = _fresh(factory)
+    for image, label in zip(*_images(count), strict=True):
+        learner.learn_one(image, label)
+    learner.end_batch()
+    return learner
+
+
+def check_deterministic(factory: Factory) -> None:
+    """The same stream gives the same bits, whatever the global generators do meanwhile."""
+    first = _taught(factory).fingerprint()
+    saved = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - it is what is checked
+    try:
+        random.seed(5)
+        np.random.seed(5)  # noqa: NPY002
+        torch.manual_seed(5)
+        second = _taught(factory).fingerprint()
+    finally:
+        random.setstate(saved[0])
+        np.random.set_state(saved[1])  # noqa: NPY002
+        torch.set_rng_state(saved[2])
+    assert first == second, "two equal streams gave different learners: a draw depends on a global generator or a clock"
+
+
+def check_leaves_global_generators(factory: Factory) -> None:
+    """Learning and predicting draw nothing from Python's, NumPy's or torch's global generator."""
+
+    def states() -> tuple[Any, ...]:
+        return random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()  # type: ignore[index]  # noqa: NPY002
+
+    before = states()
+    learner = _taught(factory)
+    learner.predict_proba_many(_images(4)[0])
+    assert states() == before, "a global random generator was moved"
+
+
+def check_evaluation_changes_nothing(factory: Factory) -> None:
+    """Asking, however often, leaves the learner bit-identical."""
+    learner = _taught(factory)
+    before = learner.fingerprint()
+    images, _ = _images(5, seed=1)
+    first = learner.predict_proba_many(images)
+    learner.predict_one(images[0])
+    learner.predict_proba_one(images[0])
+    assert learner.fingerprint() == before, "predicting changed the learner"
+    assert np.array_equal(first, learner.predict_proba_many(images)), "the same question got two answers"
+
+
+def check_answers_agree(factory: Factory) -> None:
+    """The four ways of asking give one answer: probabilities in `classes_` order that sum to 1."""
+    learner = _taught(factory)
+    images, _ = _images(5, seed=1)
+    table = learner.predict_proba_many(images)
+    assert table.shape == (5, len(learner.classes_)), f"expected a column a class, got {table.shape}"
+    assert np.allclose(table.sum(axis=1), 1) and (table >= 0).all(), "rows are not probabilities"
+    for image, row, label in zip(images, table, learner.predict_many(images), strict=True):
+        one = learner.predict_proba_one(image)
+        assert list(one) == learner.classes_, "predict_proba_one lists other classes than classes_"
+        assert np.allclose(list(one.values()), row, atol=1e-5), "predict_proba_one and _many disagree"
+        assert one[label] >= max(one.values()) - 1e-5, "predict_many is not the most probable class"  # type: ignore[index]
+        assert one[learner.predict_one(image)] >= max(one.values()) - 1e-5, "predict_one is not the most probable class"  # type: ignore[index]
+
+
+def check_resumes_to_the_bit(factory: Factory) -> None:
+    """Save, load and continue equals never having stopped; saving changes nothing."""
+    images, labels = _images(24)
+    straight, stopped = _fresh(factory), _fresh(factory)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+            straight.learn_one(image, label)
+            stopped.learn_one(image, label)
+            if i in (0, 7, 8, 17):
+                before = stopped.fingerprint()
+                stopped.save(Path(folder, "kept"))
+                assert stopped.fingerprint() == before, "saving changed the learner"
+                stopped = type(stopped).load(Path(folder, "kept"), **_model_of(factory))
+                assert stopped.fingerprint() == before, "a loaded learner differs from the saved one"
+    straight.end_batch()
+    stopped.end_batch()
+    assert straight.fingerprint() == stopped.fingerprint(), "a stopped and resumed stream went another way"
+
+
+def _model_of(factory: Factory) -> dict[str, Any]:
+    model = factory().settings.get("model")
+    return {} if isinstance(model, str) else {"model": model}
+
+
+def check_many_is_the_loop(factory: Factory) -> None:
+    """`learn_many` with per_update=1 gives the loop's bits."""
+    images, labels = _images(12)
+    one_by_one, together = _fresh(factory), _fresh(factory)
+    ids = [one_by_one.learn_one(image, label) for image, label in zip(images, labels, strict=True)]
+    assert together.learn_many(images, labels) == ids, "learn_many returned other ids than learn_one"
+    assert one_by_one.fingerprint() == together.fingerprint(), "learn_many and the loop gave different learners"
+
+
+def check_inputs_are_left_alone(factory: Factory) -> None:
+    """Images handed in are neither changed nor kept: changing them later changes nothing."""
+    images, labels = _images(12)
+    learner, other = _fresh(factory), _fresh(factory)
+    for image, label in zip(images, labels, strict=True):
+        mine = image.copy()
+        learner.learn_one(mine, label)
+        assert np.array_equal(mine, image), "learn_one changed its input"
+        mine[:] = 0
+        other.learn_one(image, label)
+    mine = images[0].copy()
+    learner.predict_one(mine)
+    assert np.array_equal(mine, images[0]), "predict_one changed its input"
+    assert learner.fingerprint() == other.fingerprint(), "the learner kept a reference to an image"
+
+
+def check_within_budget(factory: Factory) -> None:
+    """A replay buffer never holds more than its capacity."""
+    learner = _fresh(factory)
+    for image, label in zip(*_images(32), strict=True):
+        learner.learn_one(image, label)
+        buffer = learner._buffer()
+        if buffer is not None:
+            limit = buffer.capacity
+            assert limit.bytes is None or buffer.nbytes <= limit.bytes, "more bytes stored than the capacity"
+            assert limit.examples is None or len(buffer) <= limit.examples, "more examples than the capacity"
+
+
+def check_predicts_before_learning(factory: Factory) -> None:
+    """A learner that knows nothing answers with nothing; one that lacks base initialisation says so."""
+    learner = factory()
+    images, labels = _images(2)
+    if learner.needs_base_init:
+        for action in (lambda: learner.predict_one(images[0]), lambda: learner.learn_one(images[0], labels[0])):
+            assert "base" in _refusal(action), "the error does not say that base initialisation is missing"
+        return
+    assert learner.predict_one(images[0]) is None
+    assert learner.predict_proba_one(images[0]) == {}
+    assert learner.predict_many(images) == [None, None]
+    assert learner.predict_proba_many(images).shape == (2, 0)
+    assert learner.classes_ == []
+
+
+def check_new_labels_any_time(factory: Factory) -> None:
+    """A new label opens a class at once; the order of `classes_` is that of first sight."""
+    learner = _taught(factory)
+    before = learner.classes_
+    images, _ = _images(3, seed=2)
+    learner.learn_one(images[0], ("new", 1))
+    learner.learn_one(images[1], 7)
+    learner.end_batch()
+    assert learner.classes_ == [*before, ("new", 1), 7], f"classes_ is {learner.classes_}"
+    assert set(learner.predict_proba_one(images[2])) == {*before, ("new", 1), 7}
+
+
+def check_survives_bad_input(factory: Factory) -> None:
+    """Wrong input is a ValueError, before and after learning, and leaves the learner exactly as it was."""
+    good, _ = _images(1)
+    nan = torch.full((3, _SIDE, _SIDE), float("nan"))
+    images: list[Any] = [None, "bird.jpg", b"not an image", good[0].astype(np.int64), np.zeros((0, 4, 3), np.uint8)]
+    images += [np.zeros((4, 4, 7), np.uint8), nan, np.zeros((2, 3, 4, 3), np.uint8)]
+    labels: list[Any] = [None, 1.5, ["a"], {"a": 1}, (), ("a", None)]
+    for learner in (_fresh(factory), _taught(factory)):
+        before = learner.fingerprint()
+        for image in images:
+            _refusal(lambda image=image, learner=learner: learner.learn_one(image, "ash"))  # type: ignore[misc]
+            _refusal(lambda image=image, learner=learner: learner.predict_one(image))  # type: ignore[misc]
+            _refusal(lambda image=image, learner=learner: learner.learn_many([good[0], image], ["x", "y"]))  # type: ignore[misc]
+        for label in labels:
+            _refusal(lambda label=label, learner=learner: learner.learn_one(good[0], label))  # type: ignore[misc]
+        for id in (-1, 1.5, True, b"id"):
+            _refusal(lambda id=id, learner=learner: learner.learn_one(good[0], "ash", id=id))  # type: ignore[misc]
+        _refusal(lambda learner=learner: learner.learn_many(good, []))  # type: ignore[misc]
+        _refusal(lambda learner=learner: learner.learn_many(good, ["ash"], per_update=0))  # type: ignore[misc]
+        assert learner.fingerprint() == before, "a refused input changed the learner"
+
+
+def check_threads_may_predict(factory: Factory) -> None:
+    """Others may predict while one thread learns: they see whole states, and the learner the same bits."""
+    alone = _taught(factory, 24).fingerprint()
+    learner, stop, wrong = _fresh(factory), threading.Event(), []
+    images, _ = _images(3, seed=4)
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                table = learner.predict_proba_many(images)
+                if table.shape[1] and not np.allclose(table.sum(axis=1), 1):
+                    wrong.append("rows do not sum to 1")
+            except Exception as error:
+                wrong.append(repr(error))
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for image, label in zip(*_images(24), strict=True):
+            learner.learn_one(image, label)
+        learner.end_batch()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong, f"predicting while learning failed: {wrong[0]}"
+    assert learner.fingerprint() == alone, "predicting from other threads changed what was learned"
+
+
+def _refusal(action: Callable[[], object]) -> str:
+    """Return the message of the ValueError that `action` must raise."""
+    try:
+        result = action()
+    except ValueError as error:
+        assert str(error), "the error says nothing"
+        return str(error)
+    raise AssertionError(f"wrong input was accepted: {result!r}")
+
+
+def learner_checks() -> Iterator[Callable[[Factory], None]]:
+    """Yield every check, for tests that cross learners with checks."""
+    module = sys.modules[__name__]
+    for name in sorted(vars(module)):
+        if name.startswith("check_") and name != "check_learner":
+            yield getattr(module, name)
+
+
+def check_learner(factory: Factory) -> None:
+    """Run every check on the learners that `factory` makes; an AssertionError says which one failed and why.
+
+    Parameters
+    ----------
+    factory
+        Called without arguments, returns a new learner that has learned nothing. It should be small and fast,
+        with an open class set, and accept 12x12 colour images.
+    """
+    for check in learner_checks():
+        check(factory)

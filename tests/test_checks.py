@@ -1,0 +1,90 @@
+"""Every learner, in several configurations, against every check; and the checks against broken learners."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coldstream import CSSL
+from coldstream.checks import check_learner, learner_checks
+
+
+def own_network():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Dropout(0.5), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+FULL = "crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
+CONFIGURATIONS = {
+    "default": lambda: CSSL(replay=6),
+    "full policy, packed, evicting": lambda: CSSL(
+        replay=6, augment=FULL, codec="resize(0.66)|quantize(6)", capacity="2KB", seed=3
+    ),
+    "jpeg on disk, class balanced": lambda: CSSL(
+        model="linear", replay=6, codec="jpeg(80)", storage="disk", capacity="8KB", sample="class-balanced"
+    ),
+    "consolidating": lambda: CSSL(model="linear", replay=6, capacity=9, evict="consolidate-mixup(0.4, limit=2)"),
+    "reservoir, fixed classes, constant rate": lambda: CSSL(
+        model="linear", replay=6, capacity=9, evict="reservoir", classes=8, rate=0.01
+    ),
+    "own network with dropout": lambda: CSSL(model=own_network, replay=6, augment="crop|randaugment(1, 9)"),
+    "disk, uniform eviction, bfloat16": lambda: CSSL(
+        model="mlp", replay=6, storage="disk", capacity="4KB", evict="uniform", precision="bfloat16"
+    ),
+}
+
+
+@pytest.mark.parametrize("check", learner_checks(), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_contract(name, check):
+    check(CONFIGURATIONS[name])
+
+
+class DrawsGlobally(CSSL):
+    def _learn(self, new):
+        if torch.rand(()) > 2 or random.random() > 0.5:
+            self.step += 1
+        super()._learn(new)
+
+
+class LearnsWhenAsked(CSSL):
+    def _logits(self, items):
+        with torch.no_grad():
+            self.engine.classifier.bias += 1e-3
+        return super()._logits(items)
+
+
+class KeepsInputs(CSSL):
+    def learn_one(self, image, label, **rest):
+        if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] == 3:
+            self.kept = [*getattr(self, "kept", []), image]
+        return super().learn_one(image, label, **rest)
+
+    def fingerprint(self):
+        return super().fingerprint() + str([int(image.sum()) for image in getattr(self, "kept", [])])
+
+
+class ForgetsMomentum(CSSL):
+    def _restore(self, plain, arrays):
+        super()._restore(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
+
+
+class OverBudget(CSSL):
+    def _build(self, shape):
+        super()._build(shape)
+        self.buffer.evict = lambda rng: None
+
+
+class ChangesBeforeChecking(CSSL):
+    def learn_one(self, image, label, **rest):
+        self.step += 1
+        return super().learn_one(image, label, **rest)
+
+
+@pytest.mark.parametrize(
+    "broken", [DrawsGlobally, LearnsWhenAsked, KeepsInputs, ForgetsMomentum, OverBudget, ChangesBeforeChecking]
+)
+def test_checks_notice(broken):
+    with pytest.raises(AssertionError):
+        check_learner(lambda: broken(model="linear", replay=4, capacity=8))
