@@ -11,7 +11,7 @@ from scipy.stats import chisquare, kstest
 
 from coldstream.randomness import generator, torch_seed
 
-ROLES = ["sample", "evict", "mix", "crop", "weights"]
+ROLES = ["sample", "cutmix", "evict", "mix", "crop", "flip", "weights"]
 triples = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.text(max_size=20))
 
 

@@ -11,17 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
-from torch import Tensor
 
-from coldstream.augment import Policy
 from coldstream.learners.cssl import CSSL
-
-
-class _Unchanged(Policy):
-    """No augmentation of vectors; `Policy` takes only images, also where it has nothing to do."""
-
-    def transform(self, images: Tensor, seed: int, step: int) -> Tensor:
-        return images
 
 
 class ColdStreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -120,7 +111,6 @@ class ColdStreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         settings = {name: getattr(self, name) for name in ("replay", "capacity", "rate", "weight_decay")}
         # float64: what a row is given must not depend on the rows asked with it (scikit-learn allows 1e-7).
         learner = CSSL(items="vectors", model="mlp", augment="none", precision="float64", seed=seed, **settings)
-        learner.policy = _Unchanged()
         return learner
 
     # A learner holds a lock and a network: it is pickled as the files of its checkpoint.
@@ -138,7 +128,6 @@ class ColdStreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 for name, data in state["learner_"].items():
                     (Path(folder) / name).write_bytes(data)
                 state = {**state, "learner_": CSSL.load(folder)}
-                state["learner_"].policy = _Unchanged()
         super().__setstate__(state)
 
 

@@ -82,7 +82,9 @@ def test_labels_are_made_plain(given, plain):
     assert type(as_label(given)) is type(plain)
 
 
-@pytest.mark.parametrize("bad", [None, 1.0, np.float32(1), torch.tensor(1.5), b"x", ["a"], {"a"}, (), (1.0,), object()])
+@pytest.mark.parametrize(
+    "bad", [None, 1.0, np.float32(1), torch.tensor(1.5), b"x", ["a"], {"a"}, (), (1.0,), object()]
+)
 def test_other_labels_are_refused(bad):
     with pytest.raises(ValueError, match="a label is a str, int or bool"):
         as_label(bad)

@@ -402,6 +402,19 @@ def test_a_restored_buffer_goes_on_as_the_first_would_have(codec, policy, storag
         assert first.blends
 
 
+@pytest.mark.parametrize("policy", [name for name in EVICTORS if "consolidate" in name])
+def test_soft_labels_are_restored_to_the_bit(policy):
+    # A NumPy number and the Python number that JSON makes of it round differently when added to a float32.
+    for seed in range(20):
+        first, second = (ReplayBuffer(SHAPE, capacity=3, evict=policy) for _ in range(2))
+        for id in range(25):
+            store(first, id, id % 3)
+            first.evict(generator(seed, id, "evict"))
+        plain, arrays = first.state()
+        second.restore(json.loads(json.dumps(plain)), arrays)
+        np.testing.assert_array_equal(first.targets(np.arange(3), 3), second.targets(np.arange(3), 3))
+
+
 def test_an_empty_buffer_is_restored_empty():
     plain, arrays = ReplayBuffer(SHAPE).state()
     buffer = ReplayBuffer(SHAPE)
@@ -439,8 +452,10 @@ def fill(count):
     return buffer
 
 def used():
+    # Not USS: that counts pages of libraries too, until another process happens to load the same ones.
     gc.collect()
-    return psutil.Process().memory_full_info().uss
+    memory = psutil.Process().memory_info()
+    return memory.rss - memory.shared
 
 fill(1000)
 before = used()
@@ -455,5 +470,5 @@ def test_a_hundred_thousand_examples_take_what_they_say():
     grown, stored, overhead = map(int, run.stdout.split())
     assert stored == 100_000 * 1521
     # Ids, labels and indexes are in it: a Python dict of the ids would alone be over the 5%.
-    assert stored <= grown <= 1.05 * stored
+    assert stored < grown < 1.05 * stored
     assert overhead < 0.04 * stored

@@ -110,7 +110,7 @@ def test_names():
 @pytest.mark.parametrize(("stored", "count"), [(50, 7), (50, 49), (2, 1), (300, 3)])
 def test_every_row_is_as_likely_in_every_place(stored, count):
     index = make_index([0] * stored)
-    outcomes = draws(uniform, index, count, 6000)
+    outcomes = draws(uniform, index, count, 5000)
     for place in {0, count // 2, count - 1}:
         assert_equally_likely([rows[place] for rows in outcomes], range(stored))
 
@@ -118,7 +118,7 @@ def test_every_row_is_as_likely_in_every_place(stored, count):
 @pytest.mark.parametrize(("stored", "count"), [(5, 2), (5, 4), (4, 3)])
 def test_every_subset_is_as_likely_in_every_order(stored, count):
     index = make_index([i % 2 for i in range(stored)])
-    outcomes = draws(uniform, index, count, 6000)
+    outcomes = draws(uniform, index, count, 5000)
     assert_equally_likely(
         [tuple(sorted(rows)) for rows in outcomes], list(itertools.combinations(range(stored), count))
     )
@@ -138,7 +138,7 @@ def test_every_subset_is_as_likely_in_every_order(stored, count):
 def test_held_out_rows_are_left_out_and_the_rest_stays_uniform(stored, held_out, count):
     index = make_index([i % 3 for i in range(stored)], held_out)
     training = [row for row in range(stored) if row not in held_out]
-    outcomes = draws(uniform, index, count, 8000)
+    outcomes = draws(uniform, index, count, 5000)
     assert_equally_likely(outcomes, list(itertools.permutations(training, count)))
 
 
@@ -190,7 +190,7 @@ def test_class_balanced_has_the_exact_distribution(labels, held_out, count):
         if row not in held_out:
             groups.setdefault(label, []).append(row)
     expected = exact([tuple(rows) for rows in groups.values()], count)
-    times = 12_000
+    times = 8_000
     counts = Counter(draws(class_balanced, index, count, times))
     assert set(counts) <= set(expected)
     observed = [counts[outcome] for outcome in expected]

@@ -122,7 +122,7 @@ def _explain(error: Any) -> str:
     valid = list(part.model_fields)
     near = difflib.get_close_matches(path[-1], valid, n=1, cutoff=0.5)
     elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(f.annotation)]
-    hint = near[:1] or elsewhere[:1]
+    hint = elsewhere or near
     return f"unknown setting {'.'.join(path)!r};" + (
         f" did you mean {hint[0]!r}?" if hint else f" valid: {', '.join(valid)}"
     )

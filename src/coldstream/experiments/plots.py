@@ -76,9 +76,9 @@ def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
     width = 1 / len(counts)
     axes.plot([0, 1], [0, 1], color=QUIET, linestyle="--", linewidth=1, label="perfectly calibrated")
     for i, count in enumerate(counts):
-        if not count:
-            continue
         accuracy, confidence = reliability.accuracy[i], reliability.confidence[i]
+        if accuracy is None or confidence is None:  # nothing fell into this bin
+            continue
         axes.bar(edges[i], count / total, width, align="edge", color="#dfe5ec", zorder=1)
         axes.plot([confidence, confidence], [confidence, accuracy], color=OFFLINE, linewidth=1.4, zorder=2)
         axes.plot(confidence, accuracy, marker="o", color=STREAM, markersize=5.5, zorder=3)

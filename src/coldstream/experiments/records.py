@@ -5,7 +5,7 @@ environment.json  versions, machine, threads, commit
 checkpoint/       the learner
 metrics.jsonl     a line a test event; a function of config and data alone
 offline.jsonl     a line an offline reference
-timing.json       wall times, which differ from run to run
+timing.json       wall times and allocated memory, which differ from run to run
 summary.json      the results; a function of config and data alone
 accuracy.png, reliability.png, report.html
 """

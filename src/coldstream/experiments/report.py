@@ -65,7 +65,7 @@ def result_rows(summary: Record, timing: Record) -> list[tuple[str, str]]:
         *rows,
         ("time an example", f"{timing['ms_per_example']:.1f} ms"),
         ("replay buffer", f"{buffer['examples']:,} examples, {buffer['bytes']:,} bytes"),
-        ("its index (ids, labels)", f"{buffer['overhead_bytes']:,} bytes"),
+        ("its index (ids, labels)", f"{timing['index_bytes']:,} bytes"),
         ("parameters", f"{summary['parameters']:,}, {summary['frozen_share']:.0%} frozen"),
     ]
 

@@ -82,7 +82,7 @@ class Run:
         if self.config.offline.enabled:
             self._offline(watcher)
         summary = self._summary()
-        self.folder.write("timing.json", {"seconds": self._seconds, "ms_per_example": self._ms_per_example()})
+        self.folder.write("timing.json", self._timing())
         self.folder.write("summary.json", summary)
         return summary
 
@@ -177,18 +177,19 @@ class Run:
             "average_ece": metrics.average_ece([event["ece"] for event in events]),
             "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
             "prequential": self._preq.cumulative,
-            "buffer": {
-                "examples": len(buffer),
-                "bytes": buffer.nbytes,
-                "overhead_bytes": buffer.overhead_bytes,
-            },
+            "buffer": {"examples": len(buffer), "bytes": buffer.nbytes},
             "parameters": self.learner.engine.parameters(),
             "frozen_share": self.learner.frozen_share(),
             "fingerprint": self.learner.fingerprint(),
         }
 
-    def _ms_per_example(self) -> float:
-        return 1000 * self._seconds / max(1, self.learner.step)
+    def _timing(self) -> Record:
+        """Return what may differ between two runs of the same config: times, and memory really allocated."""
+        return {
+            "seconds": self._seconds,
+            "ms_per_example": 1000 * self._seconds / max(1, self.learner.step),
+            "index_bytes": self.learner.buffer.overhead_bytes,
+        }
 
     def _learner_settings(self) -> dict[str, Any]:
         settings = {**self.config.learner.model_dump(), "seed": self.config.seed}

@@ -20,9 +20,11 @@ from coldstream.learners.offline import OfflineRecipe, train_offline
 from coldstream.learners.recipes import paper_recipe
 from coldstream.learners.schedules import get_schedule
 from coldstream.models import Classifier, ModelLike, check_model, load_weights
+from coldstream.phrases import unknown
 from coldstream.replay import Capacity, ReplayBuffer
 from coldstream.replay.codecs import check_chain
 from coldstream.replay.eviction import get_evictor
+from coldstream.replay.rows import check_storage
 from coldstream.replay.sampling import get_sampler
 
 
@@ -112,16 +114,25 @@ class CSSL(Learner):
         precision: str = "float32",
         memory_format: str = "channels_last",
         items: str = "images",
+        **others: Any,
     ) -> None:
-        settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        settings = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
+        if others:
+            raise unknown("setting of CSSL", next(iter(others)), settings)
         check_model(model)
         check_chain(codec)
         check_engine(normalize, device, precision, memory_format)
+        check_storage(storage)
         Capacity.parse(capacity)
+        for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"{name} is a number from 0 to below 1, not {value!r}")
         get_evictor(evict)
         get_sampler(sample)
         self.replay = whole("replay", replay, 0)
         self.policy = Policy.parse(augment)
+        if items == "vectors" and str(self.policy) != "none":
+            raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
         self._schedule = get_schedule(rate)
         self._counts = {as_label(label): whole("counts", n, 1) for label, n in (counts or {}).items()}
         if counts is None:
@@ -154,7 +165,9 @@ class CSSL(Learner):
             self.step += 1
 
     def _augment(self, x: NDArray[Any], y: NDArray[np.float32]) -> tuple[torch.Tensor, torch.Tensor]:
-        images = self.policy.transform(self.engine.to_device(x), self.seed, self.step)
+        images = self.engine.to_device(x)
+        if self.policy.stages:
+            images = self.policy.transform(images, self.seed, self.step)
         targets = torch.from_numpy(y).to(self.engine.device, self.engine.dtype)
         return self.policy.mix(self.engine.normalise(images), targets, self.seed, self.step)
 
@@ -233,7 +246,7 @@ class CSSL(Learner):
             self._open_rows()
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
             train_offline(trainer, np.stack(items), rows, recipe, self.seed, progress)
-            self.engine.reset_optimizer()
+            self.engine.reset_momentum()
 
     def _buffer(self) -> ReplayBuffer | None:
         return None if self.shape is None else self.buffer

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from coldstream.learners.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
 from coldstream.phrases import unknown
@@ -70,9 +71,7 @@ class Engine:
         for parameter in classifier.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
-        self._optimizer = torch.optim.SGD(
-            classifier.parameters(), lr=0.0, momentum=momentum, weight_decay=weight_decay, fused=True
-        )
+        self._sgd = SGD(self.classifier, momentum, weight_decay)
         self._random_layers = classifier.has_random_layers()
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
@@ -95,25 +94,12 @@ class Engine:
 
     def grow(self, rows: int) -> None:
         """Give the head `rows` rows; weights and momentum of those that exist keep their bits."""
-        before = {"weight": self.classifier.weight, "bias": self.classifier.bias}
-        self.classifier.grow(rows)
-        for name, old in before.items():
-            new = getattr(self.classifier, name)
-            if new is old:
-                continue
-            group = self._optimizer.param_groups[0]
-            group["params"] = [new if p is old else p for p in group["params"]]
-            state = self._optimizer.state.pop(old, {})
-            momentum = state.get("momentum_buffer")
-            if momentum is not None:
-                padded = torch.zeros_like(new)
-                padded[: len(momentum)] = momentum
-                self._optimizer.state[new] = {"momentum_buffer": padded}
+        if rows > self.classifier.rows:
+            self.classifier.grow(rows)
+            self._sgd.grow()
 
     def update(self, images: Tensor, targets: Tensor, rate: float, seed: int, step: int) -> None:
         """Make one step on a batch of normalised images and soft targets."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
         single: AbstractContextManager[Any] = (
             running_statistics_for_single_values(self.classifier) if len(images) == 1 else nullcontext()
         )
@@ -122,9 +108,8 @@ class Engine:
         )
         with torch.enable_grad(), drawing, single, self._cast():
             loss = F.cross_entropy(self.classifier(images), targets)
-        self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+        self._sgd.step(rate)
 
     def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the logits of items in evaluation mode, which changes nothing in the network."""
@@ -139,9 +124,9 @@ class Engine:
             self.classifier.train()
         return np.concatenate(out) if out else np.empty((0, self.classifier.rows))
 
-    def reset_optimizer(self) -> None:
+    def reset_momentum(self) -> None:
         """Forget all momentum."""
-        self._optimizer.state.clear()
+        self._sgd.velocity.clear()
 
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.classifier.parameters())
@@ -152,10 +137,7 @@ class Engine:
     def state(self) -> dict[str, NDArray[Any]]:
         """Return weights, statistics and momentum by name."""
         arrays = {f"model.{name}": value for name, value in self.classifier.state_dict().items()}
-        for name, parameter in self.classifier.named_parameters():
-            momentum = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if momentum is not None:
-                arrays[f"momentum.{name}"] = momentum
+        arrays |= {f"momentum.{name}": velocity for name, velocity in self._sgd.velocity.items()}
         return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
@@ -165,9 +147,7 @@ class Engine:
         if own.keys() != given.keys() or any(own[name].shape != given[name].shape for name in own):
             raise ValueError("the saved weights do not fit this model; pass the model that they were saved with")
         self.classifier.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in given.items()})
-        self.reset_optimizer()
+        self.reset_momentum()
         for name, parameter in self.classifier.named_parameters():
-            if (momentum := arrays.get(f"momentum.{name}")) is not None:
-                buffer = torch.empty_like(parameter)
-                buffer.copy_(torch.from_numpy(momentum.copy()))
-                self._optimizer.state[parameter] = {"momentum_buffer": buffer}
+            if (saved := arrays.get(f"momentum.{name}")) is not None:
+                self._sgd.velocity[name] = torch.empty_like(parameter.data).copy_(torch.from_numpy(saved.copy()))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torchvision
 from torch import nn
 
 from coldstream.models.resnet import SmallResNet
@@ -24,6 +23,8 @@ def _small(width: int, *blocks: int) -> Callable[[Shape], nn.Module]:
 
 def _torchvision(name: str, head: str) -> Callable[[Shape], nn.Module]:
     def build(shape: Shape) -> nn.Module:
+        import torchvision  # takes seconds, which those who use our own networks need not wait
+
         network: nn.Module = torchvision.models.get_model(name, weights=None)
         _replace(network, head, nn.Identity())
         if shape[0] != 3:

@@ -8,7 +8,6 @@ from pathlib import Path
 import safetensors
 import safetensors.torch
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from coldstream.phrases import unknown
@@ -51,6 +50,8 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _published(model: object, name: str) -> dict[str, Tensor]:
+    import torchvision
+
     try:
         choices = torchvision.models.get_model_weights(model) if isinstance(model, str) else None
     except ValueError:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torchvision.transforms.v2 import functional as tvf
+from torch.nn.functional import interpolate
 
 from coldstream.phrases import Call, parse_chain, unknown
 from coldstream.replay.packing import Bytes, pack, packed_bytes, unpack
@@ -147,5 +147,5 @@ def check_chain(text: str) -> list[Call]:
 def _resize(images: Bytes, size: tuple[int, int]) -> Bytes:
     """Resize (count, height, width, channels), bilinear and antialiased when shrinking, as Pillow does."""
     channels_last = torch.from_numpy(images).permute(0, 3, 1, 2)
-    resized = tvf.resize(channels_last, list(size), antialias=True)
+    resized = interpolate(channels_last, size, mode="bilinear", antialias=True)
     return np.ascontiguousarray(resized.permute(0, 2, 3, 1).numpy())

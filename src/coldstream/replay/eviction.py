@@ -110,7 +110,7 @@ def _cutmix(
 ) -> tuple[NDArray[np.generic], float]:
     height, width = one.shape[:2]
     cut = np.sqrt(1 - share)
-    y, x = rng.integers(height), rng.integers(width)
+    y, x = int(rng.integers(height)), int(rng.integers(width))
     half_h, half_w = int(height * cut) // 2, int(width * cut) // 2
     top, bottom = max(0, y - half_h), min(height, y + half_h)
     left, right = max(0, x - half_w), min(width, x + half_w)

@@ -158,14 +158,20 @@ def _scratch(owner: object, folder: Path) -> IO[bytes]:
     return file
 
 
-def open_rows(row_bytes: int | None, storage: str) -> RowStore:
-    """Return the store for rows of `row_bytes` (None: varying) in ``memory``, ``disk`` or ``disk:FOLDER``."""
+def check_storage(storage: str) -> Path | None:
+    """Return the folder for rows on disk, None for ``memory``; refuse what is neither."""
     where, _, given = storage.partition(":")
     if where not in ("memory", "disk") or (where == "memory" and given):
         raise ValueError(f"storage is 'memory', 'disk' or 'disk:FOLDER', not {storage!r}")
-    if where == "memory":
-        return BlobRows() if row_bytes is None else FixedRows(row_bytes)
     folder = Path(given or tempfile.gettempdir())
     if not folder.is_dir():
-        raise ValueError(f"storage folder {given!r} does not exist; create it first")
-    return BlobFile(folder) if row_bytes is None else FixedRows(row_bytes, folder)
+        raise ValueError(f"storage folder {str(folder)!r} does not exist; create it first")
+    return folder if where == "disk" else None
+
+
+def open_rows(row_bytes: int | None, storage: str) -> RowStore:
+    """Return the store for rows of `row_bytes` (None: varying) in ``memory``, ``disk`` or ``disk:FOLDER``."""
+    folder = check_storage(storage)
+    if row_bytes is not None:
+        return FixedRows(row_bytes, folder)
+    return BlobRows() if folder is None else BlobFile(folder)

@@ -1,0 +1,139 @@
+"""One update against torch's own optimiser; layouts and precisions; base initialisation and offline training."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from coldstream import CSSL
+from coldstream.data import Dataset, digits
+from coldstream.learners import OfflineRecipe
+from coldstream.learners.engine import Engine
+from coldstream.learners.offline import CORE50_RECIPE
+from coldstream.models import Classifier
+
+
+def batch(seed, rows=9, classes=4):
+    rng = torch.Generator().manual_seed(seed)
+    targets = torch.softmax(torch.randn(rows, classes, generator=rng), 1)
+    return torch.randn(rows, 3, 8, 8, generator=rng), targets
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_updates_are_torch_sgd_to_the_bit(precision):
+    mine = Engine(
+        Classifier("resnet8-16", (3, 8, 8), 0, 4),
+        momentum=0.9,
+        weight_decay=1e-3,
+        precision=precision,
+        memory_format="contiguous",
+    )
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    other = Classifier("resnet8-16", (3, 8, 8), 0, 4).to(dtype)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3, fused=True)
+    for step in range(5):
+        images, targets = (tensor.to(dtype) for tensor in batch(step))
+        rate = 0.1 / (1 + step)
+        mine.update(images, targets, rate, 0, step)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.zero_grad()
+        loss = -(targets * F.log_softmax(other(images), 1)).sum(1).mean()  # the mean over the batch, spelled out
+        loss.backward()
+        optimizer.step()
+    for one, two in zip(mine.classifier.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+    state = {f"momentum.{n}": optimizer.state[p]["momentum_buffer"] for n, p in other.named_parameters()}
+    for name, velocity in state.items():
+        np.testing.assert_allclose(mine.state()[name], velocity.numpy(), rtol=0, atol=1e-5)
+
+
+def test_memory_formats_agree_within_rounding():
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    tables = []
+    for memory_format in ("contiguous", "channels_last"):
+        learner = CSSL(replay=5, memory_format=memory_format, precision="float64")
+        learner.learn_many(images, [i % 3 for i in range(20)])
+        tables.append(learner.predict_proba_many(images))
+    np.testing.assert_allclose(tables[0], tables[1], atol=1e-7)
+
+
+def test_normalisation_by_hand():
+    engine = Engine(Classifier("linear", (3, 2, 2), 0), momentum=0, weight_decay=0, normalize="imagenet")
+    pixels = np.array([[[[0, 128, 255]] * 2] * 2], np.uint8)
+    values = engine.normalise(engine.to_device(pixels))[0, :, 0, 0]
+    expected = [(0 - 0.485) / 0.229, (128 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225]
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    own = Engine(Classifier("linear", (1, 2, 2), 0), momentum=0, weight_decay=0, normalize=((0.2,), (0.5,)))
+    assert own.normalise(own.to_device(np.full((1, 2, 2, 1), 255, np.uint8))).max() == pytest.approx(1.6)
+
+
+def test_offline_rates():
+    recipe = OfflineRecipe(epochs=200)
+    assert recipe.rate_at(0) == 0.1
+    assert recipe.rate_at(100) == pytest.approx(0.05)
+    assert recipe.rate_at(199) == pytest.approx(0.05 * (1 + math.cos(math.pi * 199 / 200)))
+    assert [CORE50_RECIPE.rate_at(e) for e in (0, 14, 15, 29, 30, 39)] == pytest.approx(
+        [0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001]
+    )
+
+
+def small_digits(per_class, classes):
+    train, _ = digits()
+    keep = np.concatenate([np.flatnonzero(train.labels == c)[:per_class] for c in range(classes)])
+    return train.take(keep)
+
+
+def test_base_initialisation_learns_and_streaming_goes_on(tmp_path):
+    base = small_digits(40, 3)
+    recipe = OfflineRecipe(epochs=6, batch=32, augment="crop")
+    learner = CSSL(replay=10, augment="crop")
+    learner.base_init(base, recipe)
+    assert learner.classes_ == ["0", "1", "2"]
+    assert learner.step == len(learner.buffer) == 0
+    guesses = learner.predict_many(base.images)
+    assert np.mean([guess == base.names[label] for guess, label in zip(guesses, base.labels, strict=True)]) > 0.9
+    again = CSSL(replay=10, augment="crop")
+    again.base_init(base, recipe)
+    assert again.fingerprint() == learner.fingerprint()
+    learner.save(tmp_path / "base")
+    loaded = CSSL.load(tmp_path / "base")
+    for one in (learner, loaded):
+        one.learn_one(base.images[0], "new")
+    assert learner.classes_ == ["0", "1", "2", "new"]
+    assert loaded.fingerprint() == learner.fingerprint()
+
+
+def test_init_takes_a_dataset():
+    base = small_digits(4, 2)
+    learner = CSSL(model="linear", init=base, replay=2)
+    assert learner.classes_ == ["0", "1"]
+
+
+def test_wrong_base_initialisation():
+    empty = Dataset("empty", np.zeros((0, 8, 8, 1), np.uint8), np.zeros(0, np.int64), ("a",))
+    learner = CSSL(model="linear")
+    before = learner.fingerprint()
+    with pytest.raises(ValueError, match="at least one example"):
+        learner.base_init(empty)
+    with pytest.raises(ValueError, match="made for classes=1"):
+        CSSL(classes=1).base_init(small_digits(2, 2))
+    assert learner.fingerprint() == before
+    with pytest.raises(ValueError, match="2 images but 1 labels"):
+        Dataset("wrong", np.zeros((2, 8, 8, 1), np.uint8), np.zeros(1, np.int64), ("a",))
+    with pytest.raises(ValueError, match="indices into its 1 names"):
+        Dataset("wrong", np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("a",))
+
+
+def test_own_dropout_draws_from_its_own_generator():
+    def make():
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(192, 8))
+
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        learner = CSSL(model=make, replay=3)
+        learner.learn_many(np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8), [0, 1] * 3)
+        states.append(learner.fingerprint())
+    assert states[0] == states[1]

@@ -1,0 +1,219 @@
+"""Saved learners: what is written, what a cut or a foreign file gets, and that nothing in one is executed."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from coldstream import CSSL, checkpoint
+from coldstream.checkpoint import CheckpointError
+
+
+def images(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+
+
+def taught(count=12, **settings):
+    learner = CSSL(**{"replay": 4, "model": "linear", **settings})
+    for i, image in enumerate(images(count)):
+        learner.learn_one(image, i % 3)
+    return learner
+
+
+def test_a_learner_that_learned_nothing(tmp_path):
+    CSSL(seed=4).save(tmp_path / "empty")
+    loaded = CSSL.load(tmp_path / "empty")
+    assert loaded.seed == 4
+    assert loaded.fingerprint() == CSSL(seed=4).fingerprint()
+
+
+CONTINUE = """
+import sys, numpy as np
+from coldstream import CSSL
+learner = CSSL.load(sys.argv[1])
+for i, image in enumerate(np.load(sys.argv[2])):
+    learner.learn_one(image, i % 5)
+print(learner.fingerprint())
+"""
+
+
+def test_a_new_process_goes_on_to_the_same_bits(tmp_path):
+    learner = taught(
+        20, model="resnet8-16", capacity=15, augment="crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
+    )
+    learner.save(tmp_path / "kept")
+    more = images(10, seed=3)
+    np.save(tmp_path / "more.npy", more)
+    command = [sys.executable, "-c", CONTINUE, tmp_path / "kept", tmp_path / "more.npy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for i, image in enumerate(more):
+        learner.learn_one(image, i % 5)
+    assert done.stdout.strip() == learner.fingerprint()
+
+
+def test_rows_are_appended_not_rewritten(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_SMALL", 0)
+    learner = taught(40, capacity=None)
+    learner.save(tmp_path / "kept")
+    first = {path.name: path.stat().st_ino for path in (tmp_path / "kept").glob("rows-*")}
+    for image in images(5, seed=1):
+        learner.learn_one(image, 1)
+    learner.save(tmp_path / "kept")
+    second = {path.name: path.stat().st_ino for path in (tmp_path / "kept").glob("rows-*")}
+    assert first.items() < second.items()
+    assert len(second) == 2
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "kept").glob("rows-*"))
+    assert sizes == [5 * (192 + 8), 40 * (192 + 8)]
+    assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+def test_dead_rows_are_dropped_and_files_stay_few(tmp_path):
+    learner = taught(10, capacity=10, evict="uniform")
+    for i, image in enumerate(images(300, seed=2)):
+        learner.learn_one(image, i % 3)
+        if i % 10 == 0:
+            learner.save(tmp_path / "kept")
+    size = sum(path.stat().st_size for path in (tmp_path / "kept").glob("rows-*"))
+    assert size <= 3 * 10 * (192 + 8)
+    assert len(list((tmp_path / "kept").iterdir())) <= 5
+    learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+@pytest.mark.parametrize("small", [0, 10**9])
+@pytest.mark.parametrize("codec", ["raw", "jpeg(50)"])
+def test_many_saves_while_rows_die(tmp_path, monkeypatch, small, codec):
+    """Whatever segments are merged or dropped, what is loaded is what was saved."""
+    monkeypatch.setattr(checkpoint, "_SMALL", small)
+    learner = taught(30, capacity=30, evict="uniform", codec=codec)
+    for i, image in enumerate(images(90, seed=2)):
+        learner.learn_one(image, i % 3, id=i % 50)
+        if i % 4 == 0:
+            learner.save(tmp_path / "kept")
+            assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+def test_two_lines_of_descent_in_one_folder(tmp_path):
+    """The last one to save wins as a whole; it never takes the other's rows for its own."""
+    taught(10).save(tmp_path / "kept")
+    one, other = CSSL.load(tmp_path / "kept"), CSSL.load(tmp_path / "kept")
+    one.learn_many(images(5, seed=7), [0] * 5)
+    other.learn_many(images(5, seed=8), [1] * 5)
+    one.save(tmp_path / "kept")
+    other.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == other.fingerprint()
+    one.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == one.fingerprint()
+
+
+def test_every_file_cut_or_changed_is_noticed(tmp_path):
+    learner = taught()
+    folder = tmp_path / "kept"
+    learner.save(folder)
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for damaged in (
+            whole[:-1],
+            whole[: len(whole) // 2],
+            b"",
+            whole[:-30] + bytes([whole[-30] ^ 1]) + whole[-29:],
+        ):
+            if path.name == "manifest.json" and len(damaged) == len(whole):
+                continue  # a changed number in the manifest is caught by the checksums, or is another learner
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match="cut|damaged|lacks|no checkpoint"):
+                CSSL.load(folder)
+        path.unlink()
+        with pytest.raises(CheckpointError, match="lacks|no checkpoint"):
+            CSSL.load(folder)
+        path.write_bytes(whole)
+    assert CSSL.load(folder).fingerprint() == learner.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 99}, "format version 99; this Coldstream reads up to 1: update it"),
+        ({"format": "other"}, "not a Coldstream checkpoint"),
+        ({"kind": "Remind"}, "of a 'Remind' learner, not 'CSSL'"),
+        ({"step": "x"}, "damaged|invalid"),
+        ({"classes": 3}, "damaged"),
+        ({"segments": []}, "rows of the buffer are missing"),
+    ],
+)
+def test_foreign_and_newer_formats(tmp_path, change, message):
+    taught().save(tmp_path / "kept")
+    path = tmp_path / "kept" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=message):
+        CSSL.load(tmp_path / "kept")
+
+
+def test_nothing_there():
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        CSSL.load("no/such/folder")
+
+
+def test_targets_that_must_not_be_overwritten(tmp_path):
+    learner = taught()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").write_text("mine")
+    for name in ("file", "folder"):
+        with pytest.raises(CheckpointError, match="cannot save to"):
+            learner.save(tmp_path / name)
+    assert (tmp_path / "file").read_text() == (tmp_path / "folder" / "thesis.tex").read_text() == "mine"
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["thesis.tex"]
+    with pytest.raises(OSError, match="cannot write the checkpoint"):
+        learner.save(tmp_path / "file" / "below")
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    learner = taught()
+    learner.save(tmp_path / "kept")
+    old = learner.fingerprint()
+    learner.learn_one(images(1)[0], 0)
+    calls = []
+
+    def full(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return fsync(*args)
+
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        learner.save(tmp_path / "kept")
+    monkeypatch.undo()
+    assert CSSL.load(tmp_path / "kept").fingerprint() == old
+    learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+def test_another_environment_warns(tmp_path):
+    taught().save(tmp_path / "kept")
+    path = tmp_path / "kept" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["environment"]["threads"] += 1
+    path.write_text(json.dumps(manifest))
+    with pytest.warns(UserWarning, match="results may differ in the last bits: threads"):
+        CSSL.load(tmp_path / "kept")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        taught().save(tmp_path / "kept")
+        CSSL.load(tmp_path / "kept")
+
+
+def test_storage_may_change_on_loading(tmp_path):
+    learner = taught(codec="quantize(6)")
+    learner.save(tmp_path / "kept")
+    loaded = CSSL.load(tmp_path / "kept", storage="disk")
+    for one in (learner, loaded):
+        one.learn_many(images(6, seed=4), [0, 1, 2] * 2)
+    probe = images(3, seed=5)
+    np.testing.assert_array_equal(learner.predict_proba_many(probe), loaded.predict_proba_many(probe))

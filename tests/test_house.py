@@ -1,0 +1,73 @@
+"""The rules of the house: rooms import only from the rooms before them, and importing does nothing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coldstream
+
+ROOT = Path(coldstream.__file__).parent
+SHARED = {"randomness", "phrases", "images", "labels"}
+MAY_KNOW = {
+    "data": set(),
+    "streams": {"data"},
+    "replay": set(),
+    "augment": set(),
+    "models": set(),
+    "metrics": set(),
+    "learners": {"data", "replay", "augment", "models", "checkpoint"},
+    "experiments": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint", ""},
+    "checkpoint": {"replay"},
+    "images": set(),
+    "labels": set(),
+    "phrases": set(),
+    "randomness": set(),
+    "sklearn_adapter": {"learners"},
+    "checks": {"data", "learners"},
+    "cli": {"experiments", ""},
+    "__init__": {"learners", "sklearn_adapter"},
+}
+
+
+def room(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = node.module == "coldstream"
+            yield from ([f"coldstream.{alias.name}" for alias in node.names] if whole else [node.module])
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_rooms(path):
+    mine = room(path)
+    for name in imports(path):
+        if name.split(".")[0] != "coldstream":
+            continue
+        other = [*name.split("."), ""][1]
+        assert other == mine or other in SHARED or other in MAY_KNOW[mine], f"{mine} may not import {name}"
+
+
+def test_every_room_is_listed():
+    assert {room(path) for path in ROOT.rglob("*.py")} == MAY_KNOW.keys()
+
+
+def test_importing_draws_nothing_and_loads_nothing_heavy():
+    code = """
+import os, random, sys
+import numpy as np, torch
+before = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
+import coldstream, coldstream.checks, coldstream.experiments
+after = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
+assert before == after
+print([name for name in ("torchvision", "sklearn", "matplotlib", "torch._dynamo") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
