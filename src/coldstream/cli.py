@@ -143,14 +143,14 @@ class _Rate(TextColumn):
 
 
 class _Bars:
-    """Progress of the stream and of the offline references, with rate and time left."""
+    """Progress with rate and time left; the accuracy is that on the last thousand images before learning them."""
 
     stop: _StopAtStep
 
     def __init__(self) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             _Rate(""),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
@@ -167,11 +167,11 @@ class _Bars:
         self._progress.stop()
 
     def streaming(self, done: int, total: int, accuracy: float | None) -> None:
-        note = "" if accuracy is None else f"accuracy before learning {accuracy:.1%}"
+        note = "" if accuracy is None else f"accuracy {accuracy:.1%}"
         self._show("streaming", "examples", done, total, note)
 
     def training_offline(self, done: int, total: int) -> None:
-        self._show("offline reference", "epochs", done, total, "")
+        self._show("offline", "epochs", done, total, "")
 
     def _show(self, name: str, unit: str, done: int, total: int, note: str) -> None:
         if name not in self._tasks:

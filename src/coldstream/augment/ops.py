@@ -257,17 +257,4 @@ _TABLES: dict[str, Callable[[Tensor, Floats], Tensor]] = {
     "Invert": _invert,
 }
 _KERNELS: tuple[Callable[[Tensor, Ints, Floats], Tensor], ...] = (_warp, _look_up, _color, _sharpen)
-_KIND = np.array(
-    [
-        0
-        if name == "Identity"
-        else 2
-        if name in _TABLES
-        else 3
-        if name == "Color"
-        else 4
-        if name == "Sharpness"
-        else 1
-        for name in OPS
-    ]
-)
+_KIND = np.array([{"Identity": 0, "Color": 3, "Sharpness": 4}.get(name, 2 if name in _TABLES else 1) for name in OPS])

@@ -57,7 +57,7 @@ class OfflineConfig(_Part):
     """How the same network is trained offline for comparison, once per test event."""
 
     enabled: bool = True
-    epochs: int = Field(50, ge=1)
+    epochs: int = Field(30, ge=1)
     batch: int = Field(64, ge=1)
     rate: float = Field(0.1, gt=0)
     weight_decay: float = 5e-4

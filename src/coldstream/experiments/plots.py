@@ -69,7 +69,7 @@ def plot_accuracy(path: Path, events: list[Record], offline: list[Record], title
 
 def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
     """Draw accuracy against confidence in each bin, and how many images fall into it."""
-    figure, axes = _figure(4.6, 4.2)
+    figure, axes = _figure(4.6, 4.6)
     edges = reliability.edges
     counts = list(reliability.count)
     total = max(1, sum(counts))
@@ -81,14 +81,16 @@ def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
             continue
         axes.bar(edges[i], count / total, width, align="edge", color="#dfe5ec", zorder=1)
         axes.plot([confidence, confidence], [confidence, accuracy], color=OFFLINE, linewidth=1.4, zorder=2)
-        axes.plot(confidence, accuracy, marker="o", color=STREAM, markersize=5.5, zorder=3)
+        axes.plot(
+            confidence, accuracy, marker="o", color=STREAM, markersize=3.5 + 6 * (count / total) ** 0.5, zorder=3
+        )
     axes.bar(0, 0, color="#dfe5ec", label="share of images")
-    axes.plot([], [], marker="o", linestyle="", color=STREAM, label="accuracy of the bin")
+    axes.plot([], [], marker="o", linestyle="", color=STREAM, label="accuracy of a bin (larger: more images)")
     axes.plot([], [], color=OFFLINE, linewidth=1.4, label="its distance from the confidence")
     axes.set_xlim(0, 1.01)
     axes.set_ylim(0, 1.03)
     axes.set_xlabel("confidence")
     axes.set_ylabel("accuracy, and share of images")
     axes.set_title(title, loc="left", fontsize=10)
-    axes.legend(frameon=False, loc="upper left", fontsize=8)
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=8)
     figure.savefig(path)  # type: ignore[attr-defined]

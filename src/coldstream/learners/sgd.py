@@ -17,12 +17,13 @@ class SGD:
     def __init__(self, network: nn.Module, momentum: float, weight_decay: float) -> None:
         self.momentum, self.weight_decay = momentum, weight_decay
         self._network = network
+        self._parameters = dict(network.named_parameters())
         self.velocity: dict[str, Tensor] = {}
 
     def step(self, rate: float) -> None:
         """Change every parameter that has a gradient, and clear the gradients."""
         parameters, gradients, velocities = [], [], []
-        for name, parameter in self._network.named_parameters():
+        for name, parameter in self._parameters.items():
             if parameter.grad is None:
                 continue
             if name not in self.velocity:
@@ -47,7 +48,8 @@ class SGD:
 
     def grow(self) -> None:
         """Follow parameters to which rows were added: the new ones begin at rest."""
-        for name, parameter in self._network.named_parameters():
+        self._parameters = dict(self._network.named_parameters())
+        for name, parameter in self._parameters.items():
             velocity = self.velocity.get(name)
             if velocity is not None and len(velocity) != len(parameter):
                 self.velocity[name] = torch.zeros_like(parameter)

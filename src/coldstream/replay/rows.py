@@ -69,7 +69,8 @@ class FixedRows:
         if self._file is None:
             self._block.resize((rows, self.row_bytes), refcheck=False)
         else:
-            os.ftruncate(self._file.fileno(), rows * self.row_bytes)
+            # Reserved, not only promised: on a full disk this is an error here, not a crash at a later write.
+            os.posix_fallocate(self._file.fileno(), 0, rows * self.row_bytes)
             self._block = np.memmap(self._file, np.uint8, "r+", shape=(rows, self.row_bytes))
 
 
@@ -163,10 +164,12 @@ def check_storage(storage: str) -> Path | None:
     where, _, given = storage.partition(":")
     if where not in ("memory", "disk") or (where == "memory" and given):
         raise ValueError(f"storage is 'memory', 'disk' or 'disk:FOLDER', not {storage!r}")
+    if where == "memory":
+        return None
     folder = Path(given or tempfile.gettempdir())
     if not folder.is_dir():
         raise ValueError(f"storage folder {str(folder)!r} does not exist; create it first")
-    return folder if where == "disk" else None
+    return folder
 
 
 def open_rows(row_bytes: int | None, storage: str) -> RowStore:
