@@ -48,11 +48,11 @@ def plot_accuracy(path: Path, events: list[Record], offline: list[Record], title
         label="streamed, one image at a time",
     )
     for event in events:
-        axes.annotate(
+        axes.text(
+            event["step"],
+            1.01,
             f"{len(event['classes'])} classes",
-            (event["step"], 100 * event["accuracy"]),
-            textcoords="offset points",
-            xytext=(0, -14),
+            transform=axes.get_xaxis_transform(),
             ha="center",
             fontsize=7.5,
             color="#55606b",
@@ -62,14 +62,14 @@ def plot_accuracy(path: Path, events: list[Record], offline: list[Record], title
     axes.set_xlim(0, steps[-1] * 1.06)
     axes.set_xlabel("images seen, each once")
     axes.set_ylabel("test accuracy on classes seen, %")
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(title, loc="left", fontsize=11, pad=18)
     axes.legend(frameon=False, loc="lower left", fontsize=8.5)
     figure.savefig(path)  # type: ignore[attr-defined]
 
 
 def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
     """Draw accuracy against confidence in each bin, and how many images fall into it."""
-    figure, axes = _figure(4.6, 4.6)
+    figure, axes = _figure(5.2, 4.8)
     edges = reliability.edges
     counts = list(reliability.count)
     total = max(1, sum(counts))
@@ -85,8 +85,8 @@ def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
             confidence, accuracy, marker="o", color=STREAM, markersize=3.5 + 6 * (count / total) ** 0.5, zorder=3
         )
     axes.bar(0, 0, color="#dfe5ec", label="share of images")
-    axes.plot([], [], marker="o", linestyle="", color=STREAM, label="accuracy of a bin (larger: more images)")
-    axes.plot([], [], color=OFFLINE, linewidth=1.4, label="its distance from the confidence")
+    axes.plot([], [], marker="o", linestyle="", color=STREAM, label="accuracy of a bin")
+    axes.plot([], [], color=OFFLINE, linewidth=1.4, label="its gap to the confidence")
     axes.set_xlim(0, 1.01)
     axes.set_ylim(0, 1.03)
     axes.set_xlabel("confidence")
