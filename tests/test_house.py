@@ -27,7 +27,7 @@ MAY_KNOW = {
     "randomness": set(),
     "sklearn_adapter": {"learners"},
     "checks": {"data", "learners"},
-    "cli": {"experiments", ""},
+    "cli": {"experiments", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 

@@ -89,6 +89,7 @@ def write(
         data = safetensors.numpy.save({key: np.asarray(value, order="C") for key, value in arrays.items()})
         plain["state"] = {"file": name, **_write_file(folder / name, [data])}
         plain["segments"] = [asdict(segment) for segment in segments]
+        plain["crc32"] = _checksum(plain)
         write_atomically(folder / MANIFEST, json.dumps(plain, indent=1).encode())
         _remove_all_but(folder, _files_of(folder))
     except OSError as error:
@@ -125,7 +126,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"checkpoint {str(folder)!r} has format version {found}; this Coldstream reads up to {VERSION}: update it"
         )
+    if manifest.get("crc32") != _checksum(manifest):
+        raise CheckpointError(f"checkpoint {str(folder)!r} is damaged: the checksum of its {MANIFEST} is wrong")
     return manifest
+
+
+def _checksum(manifest: dict[str, Any]) -> int:
+    rest = {key: value for key, value in manifest.items() if key != "crc32"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
 def read_rows(folder: Path, buffer: ReplayBuffer, segments: list[Segment]) -> None:
@@ -243,7 +251,10 @@ def _check_target(folder: Path) -> None:
     if folder.is_dir() and any(not _OURS.match(entry.name) for entry in folder.iterdir()):
         raise CheckpointError(f"cannot save to {str(folder)!r}: it holds files that are not a checkpoint's")
     if (folder / MANIFEST).exists():
-        read_manifest(folder)
+        try:
+            read_manifest(folder)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; delete that folder or save to another") from error
 
 
 def _files_of(folder: Path) -> set[str]:

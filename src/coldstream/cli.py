@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from coldstream.experiments.jobs import Job
 
 app = typer.Typer(
     help="Deep networks that learn from one example at a time, from nothing.",
@@ -21,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+data_app = typer.Typer(help="Data sets: which there are, where they are looked for, how to get them.")
+app.add_typer(data_app, name="data")
 console = Console()
 complaints = Console(stderr=True)
 
@@ -45,14 +49,26 @@ def _main(
 @app.command()
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="A YAML file of settings. Without one: digits, class by class.")
+        str | None,
+        typer.Argument(
+            metavar="[FILE|DATA]", help="A YAML file of settings, or a data set. Without: digits, class by class."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice: order, weights, replay.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Of every random choice: order, weights, replay. Repeatable.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write. Default: runs/NAME.")] = None,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as learner.replay=50. Repeatable."),
     ] = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="A learner by name, or MODULE:CLASS of your own. Repeatable."),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="How many jobs to run at once, each with its share of the cores.")
+    ] = 1,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run where it was.")
     ] = None,
@@ -60,80 +76,164 @@ def run(
     """Stream a data set once, one example at a time, from a cold start, and report.
 
     With no arguments: scikit-learn's digits, class by class, tested after every second class, compared with the
-    same network trained offline. Writes config.yaml, metrics.jsonl, summary.json, accuracy.png, reliability.png
-    and report.html into the run's folder. Ctrl-C stops it at a checkpoint; `--resume DIR` goes on to the same bits.
+    same network trained offline. FILE may hold several learners and seeds; DATA is a name of `coldstream data list`,
+    or a folder or zip of your own (`<class>/...` or `train/<class>/...` and `test/<class>/...`).
+
+    Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, goes on to the same bits. What is finished is
+    not run again, in any experiment that shares it.
 
     Settings and their defaults are in the config.yaml of any run. Some to try:
     `--set learner.augment="crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`, `--set learner.replay=20`,
-    `--set learner.capacity=10KB`, `--set stream.ordering=iid`.
+    `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
-    from coldstream.experiments import Run, event_rows, make_config, result_rows, write_report
-    from coldstream.experiments.config import read_config
+    from coldstream.experiments import Experiment, Stopped, make_config, run_jobs, write_report
+    from coldstream.experiments.config import DIGITS, read_config
 
     if resume is not None:
-        if config is not None or seed is not None or out is not None or set:
+        if config is not None or seed or out is not None or set or learner:
             raise ValueError("--resume takes the run's own settings; leave the other arguments out")
-        job = Run.resume(resume)
-        console.print(f"going on with [bold]{resume}[/] at example {job.learner.step:,} of {len(job.stream.order):,}")
+        experiment = Experiment.open(resume)
     else:
-        tree = read_config(config).model_dump(mode="json") if config else {}
-        changes = [*(set or []), *([f"seed={seed}"] if seed is not None else [])]
+        tree = dict(DIGITS) if config is None else _settings_of(config, read_config)
+        changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
+        changes += [f"learners.{name.rpartition(':')[2].lower()}.kind={name}" for name in learner or []]
         settings = make_config(tree, changes)
-        job = Run.new(settings, out or _free_folder(Path("runs"), settings.name))
-    with _Bars() as bars, _StopAtStep(job.save) as stop:
-        bars.stop = stop
-        summary = job.run(bars)
-    write_report(job.folder)
-    header, *rows = event_rows(summary)
-    table = Table(title=f"{summary['name']}, seed {summary['seed']}", title_justify="left")
-    for name in header:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+        experiment = Experiment.create(settings, out or Path("runs") / settings.name)
+    waiting = [job for job in experiment.jobs if not job.finished]
+    finished = len(experiment.jobs) - len(waiting)
+    begun = [f"{job.title} at {job.progress()[0]:,} of {job.progress()[1]:,}" for job in waiting if job.progress()[0]]
+    if finished or begun:
+        _say(f"going on in {experiment.folder.path}: {finished} of {len(experiment.jobs)} jobs are finished")
+        for line in begun:
+            _say(f"  {line}")
+    try:
+        with _Bars(len(waiting)) as bars:
+            run_jobs(experiment, jobs, bars)
+    except Stopped:
+        complaints.print(Text(f"stopped; go on with: coldstream run --resume {experiment.folder.path}"))
+        raise SystemExit(130) from None
+    _print_results(experiment.results(), experiment.folder.read("timing.json"))
+    write_report(experiment.folder)
+    _say(f"report: {experiment.folder.path / 'report.html'}")
+
+
+def _say(text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
+
+
+def _settings_of(text: str, read: Any) -> dict[str, Any]:
+    """Return the settings that a file holds, or those for a data set."""
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise ValueError(f"there is no file {text!r}")
+        found: dict[str, Any] = read(path)
+        return {"name": path.stem, **found}
+    name = path.stem if path.exists() else text.replace(":", "-").replace("/", "-")
+    return {"name": name, "data": {"name": text}}
+
+
+def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
+    from coldstream.experiments.report import event_rows, learner_rows, run_rows
+
+    runs = [(name, i, one) for name, found in summary["learners"].items() for i, one in enumerate(found["runs"])]
+    if len(runs) > 1:
+        console.print(_table(learner_rows(summary, timing), summary["name"]))
+        return
+    name, number, only = runs[0]
+    console.print(_table(event_rows(only), f"{summary['name']}, {name}, seed {only['seed']}"))
     results = Table(show_header=False, box=None)
-    for name, value in result_rows(summary, job.folder.read("timing.json")):
-        results.add_row(name, Text(value, style="bold"))
+    for label, value in run_rows(only, timing["learners"][name][number]):
+        results.add_row(label, Text(value, style="bold"))
     console.print(results)
-    console.print(f"report: [bold]{job.folder.path / 'report.html'}[/]")
 
 
-def _free_folder(parent: Path, name: str) -> Path:
-    path, number = parent / name, 2
-    while path.exists():
-        path, number = parent / f"{name}-{number}", number + 1
-    return path
+def _table(rows: Sequence[Sequence[str]], title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for place, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if place else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
 
 
-class Stopped(Exception):
-    """The user asked the run to stop, and it did at a checkpoint."""
+@app.command()
+def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+    """Show which jobs of a run are finished and how far the others are."""
+    from coldstream.experiments import Experiment
+
+    experiment = Experiment.open(folder)
+    rows = [["job", "done", "of", "state"]]
+    for job in experiment.jobs:
+        done, total = job.progress()
+        state = "finished" if job.finished else "begun" if done else "waiting"
+        rows.append([job.title, f"{done:,}", f"{total:,} {job.unit}", state])
+    console.print(_table(rows, experiment.config.name))
 
 
-class _StopAtStep:
-    """Turn the first Ctrl-C (or SIGTERM) into a stop between two steps; a second one stops at once."""
+@app.command()
+def report(folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")]) -> None:
+    """Write tables, pictures and the page of finished runs again, from their files."""
+    from coldstream.experiments import Experiment, write_report
 
-    def __init__(self, save: Any) -> None:
-        self._save = save
-        self._wanted = False
-        self._before: dict[int, Any] = {}
+    for folder in folders:
+        experiment = Experiment.open(folder)
+        if not experiment.finished:
+            raise ValueError(f"run {str(folder)!r} is not finished; go on with: coldstream run --resume {folder}")
+        _print_results(experiment.results(), experiment.folder.read("timing.json"))
+        write_report(experiment.folder)
+        _say(f"report: {folder / 'report.html'}")
 
-    def __enter__(self) -> _StopAtStep:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._ask)
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+@app.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    other: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Show what differs between two runs: settings, and results side by side."""
+    from coldstream.experiments.compare import compare_rows, setting_changes
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self._wanted:
-            raise KeyboardInterrupt
-        self._wanted = True
+    for line in setting_changes(one, other):
+        _say(line)
+    console.print(_table(compare_rows(one, other), f"{one} → {other}"))
 
-    def check(self) -> None:
-        if self._wanted:
-            raise Stopped(str(self._save()))
+
+@app.command(name="list")
+def list_() -> None:
+    """Show the learners and orderings there are, and the experiments in ./experiments."""
+    from coldstream.experiments.config import read_config
+    from coldstream.learners import LEARNERS
+    from coldstream.streams import ORDERINGS
+
+    console.print(f"learners: {', '.join(LEARNERS)}")
+    console.print(f"orderings: {', '.join(ORDERINGS)}")
+    files = sorted(Path("experiments").glob("*.yaml"))
+    rows = [["experiment", "data", "learners", "seeds"]]
+    for file in files:
+        tree = read_config(file)
+        learners = ", ".join(tree.get("learners", {"cssl": {}}))
+        rows.append(
+            [str(file), str(tree.get("data", {}).get("name", "digits")), learners, str(tree.get("seeds", [0]))]
+        )
+    console.print(_table(rows, "run one with: coldstream run FILE") if files else "no experiments in ./experiments")
+
+
+@data_app.command(name="list")
+def data_list(
+    root: Annotated[
+        Path | None, typer.Option(help="Where data sets are; default COLDSTREAM_DATA or a cache.")
+    ] = None,
+) -> None:
+    """Show each data set, whether it is here, where it is looked for and how to get it."""
+    from coldstream.data import catalog
+
+    rows = [["name", "images (train + test)", "classes", "here", "where and how"]]
+    for entry in catalog(root):
+        how = str(entry.where) if entry.present else f"{entry.where}\n{entry.how}"
+        sizes = f"{entry.train:,} + {entry.test:,}" if entry.train is not None else "–"
+        classes = "–" if entry.classes is None else str(entry.classes)
+        rows.append([entry.name, sizes, classes, "yes" if entry.present else "no", how])
+    console.print(_table(rows, "data sets"))
 
 
 class _Rate(TextColumn):
@@ -143,14 +243,15 @@ class _Rate(TextColumn):
 
 
 class _Bars:
-    """Progress with rate and time left; the accuracy is that on the last thousand images before learning them."""
+    """Progress of every job under way and of the whole, with rate and time left.
 
-    stop: _StopAtStep
+    The accuracy is that on the last thousand images, each before it was learned.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: int) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=14),
             MofNCompleteColumn(),
             _Rate(""),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
@@ -158,6 +259,7 @@ class _Bars:
             console=complaints,
         )
         self._tasks: dict[str, Any] = {}
+        self._whole = self._progress.add_task("all jobs", total=jobs, unit="jobs", note="") if jobs > 1 else None
 
     def __enter__(self) -> _Bars:
         self._progress.start()
@@ -166,30 +268,25 @@ class _Bars:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def streaming(self, done: int, total: int, accuracy: float | None) -> None:
-        note = "" if accuracy is None else f"accuracy {accuracy:.1%}"
-        self._show("streaming", "examples", done, total, note)
+    def update(self, job: Job, done: int, total: int, note: str) -> None:
+        if job.key not in self._tasks:
+            task = self._progress.add_task(job.title, total=total, completed=done, unit=job.unit, note=note)
+            self._tasks[job.key] = task
+        self._progress.update(self._tasks[job.key], completed=done, note=note)
 
-    def training_offline(self, done: int, total: int) -> None:
-        self._show("offline", "epochs", done, total, "")
-
-    def _show(self, name: str, unit: str, done: int, total: int, note: str) -> None:
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=total, completed=done, unit=unit, note=note)
-        self._progress.update(self._tasks[name], completed=done, note=note)
-        if done < total:
-            self.stop.check()
+    def finished(self, job: Job) -> None:
+        if self._whole is not None:
+            self._progress.advance(self._whole)
+            if len(self._tasks) > 8 and job.key in self._tasks:  # a long list of finished bars helps nobody
+                self._progress.update(self._tasks[job.key], visible=False)
 
 
 def main() -> None:
     """Run the command line; what a user can mend is said in one line, without a stack trace."""
     try:
         app()
-    except Stopped as stopped:
-        complaints.print(f"stopped; go on with: coldstream run --resume {stopped}")
-        sys.exit(130)
     except KeyboardInterrupt:
-        complaints.print("stopped at once; --resume goes on from the last checkpoint")
+        complaints.print("stopped at once; the same command goes on from the last checkpoint")
         sys.exit(130)
     except (ValueError, OSError) as error:
         complaints.print(Text.assemble(("error: ", "bold red"), str(error)))

@@ -104,9 +104,15 @@ class Classes:
     def rename(self, old: Label, new: Label) -> None:
         """Give a class another label."""
         row = self._known(old)
-        if new in self._rows:
+        if self.labels[row] != old:
+            raise ValueError(f"class {old!r} was merged into {self.labels[row]!r}; rename that one")
+        taken = self._rows.get(new)
+        if taken is None:
+            del self._rows[old]
+        elif taken != row and self.into[taken] == row:  # a name that was merged into this class: they change places
+            self.labels[taken], self._rows[old] = old, taken
+        else:
             raise ValueError(f"cannot rename {old!r} to {new!r}: that class exists; use merge_classes to join them")
-        del self._rows[self.labels[row]]
         self._rows[new] = row
         self.labels[row] = new
 

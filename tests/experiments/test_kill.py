@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, resume, and the end is the same to the bit."""
+"""SIGKILL at random moments, go on, and the end is the same to the bit: one run often, and a grid of several."""
 
 import json
 import os
@@ -10,64 +10,93 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 EVERY = 40
-CHANGES = [
+SMALL = [
+    "stream.test_every=2",
     "learner.model=linear",
     "learner.replay=10",
     "learner.capacity=300",
-    "learner.augment=crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)",
     "offline.epochs=1",
     f"checkpoint_every={EVERY}",
+]
+ONE = [*SMALL, "learner.augment=crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"]
+GRID = [
+    *SMALL,
+    "data.per_class=40",
+    "data.test_per_class=10",
+    "learners={crop: {augment: crop}, none: {augment: none}}",
+    "seeds=[0, 1, 2]",
 ]
 
 # A run that says in a file which step it has done, so that the parent can count what is done again.
 DRIVER = """
 import os, struct, sys
 from pathlib import Path
-from coldstream.experiments import Run, make_config
+from coldstream.experiments import Experiment, make_config, run_jobs
 
 folder, progress, changes = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 file = os.open(progress, os.O_RDWR | os.O_CREAT)
 
-class Watcher:
-    def streaming(self, done, total, accuracy):
-        os.pwrite(file, struct.pack("q", done), 0)
-    def training_offline(self, done, total):
-        os.pwrite(file, struct.pack("q", -1), 0)
+class Show:
+    def update(self, job, done, total, note):
+        os.pwrite(file, struct.pack("q", done if job.unit == "examples" else -1), 0)
+    def finished(self, job):
+        pass
 
-run = Run.resume(folder) if (folder / "config.yaml").exists() else Run.new(make_config({}, changes), folder)
-os.pwrite(file, struct.pack("q", run.learner.step), 8)
-run.run(Watcher())
+experiment = Experiment.create(make_config({}, changes), folder)
+run_jobs(experiment, 1, Show())
+experiment.results()
 """
 
 
-def start(folder, progress):
-    command = [sys.executable, "-c", DRIVER, str(folder), str(progress), *CHANGES]
+def start(folder, progress, changes):
+    command = [sys.executable, "-c", DRIVER, str(folder), str(progress), *changes]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def steps(progress: Path):
+def finish(folder, changes):
+    process = start(folder, folder.parent / "progress", changes)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error.decode()
+    return {name: (folder / name).read_bytes() for name in ("summary.json", "metrics.jsonl", "config.yaml")}
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+
+
+def step(progress: Path):
     data = progress.read_bytes() if progress.exists() else b""
-    return struct.unpack("qq", data) if len(data) == 16 else (0, 0)
+    return struct.unpack("q", data)[0] if len(data) == 8 else 0
+
+
+def checkpoints(folder):
+    return list(folder.parent.glob("store/units/*/checkpoint"))
 
 
 def checkpoint_step(folder):
-    path = folder / "checkpoint" / "manifest.json"
-    return json.loads(path.read_text())["step"] if path.exists() else None
+    saved = [
+        json.loads((c / "manifest.json").read_text())["step"]
+        for c in checkpoints(folder)
+        if (c / "manifest.json").exists()
+    ]
+    return max(saved) if saved else None
 
 
 def half_written(folder):
-    """Whether the checkpoint folder holds files that its manifest does not know of."""
-    there = folder / "checkpoint"
-    try:
-        names = {path.name for path in there.iterdir()}
-        manifest = json.loads((there / "manifest.json").read_text())
-    except FileNotFoundError:
-        return False
-    return bool(names - {"manifest.json", manifest["state"]["file"], *(s["file"] for s in manifest["segments"])})
+    """Whether a checkpoint folder holds files that its manifest does not know of."""
+    for there in checkpoints(folder):
+        try:
+            names = {path.name for path in there.iterdir()}
+            manifest = json.loads((there / "manifest.json").read_text())
+        except FileNotFoundError:
+            continue
+        if names - {"manifest.json", manifest["state"]["file"], *(s["file"] for s in manifest["segments"])}:
+            return True
+    return False
 
 
 def wait_for(condition, process, seconds=120):
@@ -75,59 +104,61 @@ def wait_for(condition, process, seconds=120):
     while not condition():
         assert time.monotonic() < end, "nothing happened"
         if process.poll() is not None:
+            process.stderr.close()
             return False
     return True
 
 
-def results(folder):
-    names = ("summary.json", "metrics.jsonl", "offline.jsonl", "config.yaml")
-    return {name: (folder / name).read_bytes() for name in names}
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("straight") / "run"
-    process = start(folder, folder.parent / "progress")
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error.decode()
-    return results(folder)
-
-
-def test_ten_kills_change_nothing(tmp_path, straight):
-    folder, progress = tmp_path / "run", tmp_path / "progress"
+def test_ten_kills_change_nothing(tmp_path):
+    (tmp_path / "straight").mkdir()
+    (tmp_path / "killed").mkdir()
+    straight = finish(tmp_path / "straight" / "run", ONE)
+    folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(7)
-    moments = sorted(rng.randrange(1, 1400) for _ in range(6))
-    plans = [("step", 10)] + [("step", moment) for moment in moments] + [("writing", None)] * 4
+    plans = [("step", rng.randrange(1, 1400)) for _ in range(6)] + [("writing", None)] * 4
     rng.shuffle(plans)
-    plans.sort(key=lambda plan: 0 if plan == ("step", 10) else 1)  # one before there is any checkpoint
+    plans.insert(0, ("step", 10))  # one before there is any checkpoint
     kills = after_checkpoint = while_writing = 0
-    for kind, moment in plans:
-        process = start(folder, progress)
-        try:
-            if kind == "step":
-                before = checkpoint_step(folder) or 0
-                goal = max(moment, before + rng.randrange(1, 2 * EVERY))
-                alive = wait_for(lambda goal=goal: steps(progress)[0] >= goal or steps(progress)[0] == -1, process)
-            else:
-                alive = wait_for(lambda: half_written(folder) or steps(progress)[0] == -1, process)
-            if not alive:
-                break
-            process.send_signal(signal.SIGKILL)
-        finally:
-            process.kill()
-            process.wait()
-            process.stderr.close()
+    for kind, moment in sorted(plans, key=lambda plan: plan[1] or rng.randrange(100, 1000)):
+        process = start(folder, progress, ONE)
+        progress.unlink(missing_ok=True)
+        if kind == "step":
+            goal = max(moment, (checkpoint_step(folder) or 0) + rng.randrange(1, 2 * EVERY))
+            alive = wait_for(lambda goal=goal: step(progress) >= goal or step(progress) == -1, process)
+        else:
+            alive = wait_for(lambda: half_written(folder) or step(progress) == -1, process)
+        if not alive:
+            break
+        kill(process)
         kills += 1
         while_writing += half_written(folder)
-        done, _ = steps(progress)
         saved = checkpoint_step(folder)
         after_checkpoint += saved is not None
-        if done >= 0:
-            assert done - (saved or 0) <= EVERY, "more than an interval would be done again"
+        if step(progress) >= 0:
+            assert step(progress) - (saved or 0) <= EVERY, "more than an interval would be done again"
     assert kills >= 10
     assert after_checkpoint >= 5
     assert while_writing >= 1
-    process = start(folder, progress)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error.decode()
-    assert results(folder) == straight
+    assert finish(folder, ONE) == straight
+
+
+def test_a_grid_killed_five_times(tmp_path):
+    (tmp_path / "straight").mkdir()
+    (tmp_path / "killed").mkdir()
+    straight = finish(tmp_path / "straight" / "run", GRID)
+    folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
+    rng = random.Random(3)
+    for _ in range(5):
+        process = start(folder, progress, GRID)
+        progress.unlink(missing_ok=True)
+        begun = len(checkpoints(folder))
+        more = rng.randrange(0, 2)
+        goal = rng.randrange(100, 1300)
+        if not wait_for(
+            lambda b=begun, m=more, g=goal: len(checkpoints(folder)) >= b + m and step(progress) >= g, process
+        ):
+            break
+        kill(process)
+    assert len(checkpoints(folder)) >= 2
+    assert finish(folder, GRID) == straight
+    assert len(json.loads(straight["summary.json"])["learners"]["crop"]["runs"]) == 3

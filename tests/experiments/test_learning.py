@@ -5,15 +5,18 @@ import pytest
 
 from coldstream import CSSL
 from coldstream.data import digits
-from coldstream.experiments import Run, make_config
+from coldstream.experiments import Experiment, make_config, run_jobs
+from coldstream.experiments.config import DIGITS
 from coldstream.streams import make_stream
 
 
 @pytest.mark.slow
 def test_cold_start_reaches_offline_on_digits(tmp_path):
-    found = [Run.new(make_config({}, [f"seed={seed}"]), tmp_path / str(seed)).run() for seed in range(3)]
-    offline = np.mean([summary["offline"][-1]["accuracy"] for summary in found])
-    streamed = np.mean([summary["final_accuracy"] for summary in found])
+    experiment = Experiment.create(make_config(DIGITS, ["seeds=[0, 1, 2]"]), tmp_path / "run")
+    run_jobs(experiment)
+    runs = experiment.results()["learners"]["cssl"]["runs"]
+    offline = np.mean([run["offline"][-1]["accuracy"] for run in runs])
+    streamed = np.mean([run["final_accuracy"] for run in runs])
     assert offline >= 0.97
     assert streamed >= 0.95 * offline
 

@@ -1,5 +1,6 @@
 """The main job on small settings: what it writes, prints and refuses."""
 
+import io
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from PIL import Image
 from coldstream.cli import main
 from coldstream.data import digits
 from coldstream.experiments import make_config
-from coldstream.experiments.config import Config, read_config, write_config
+from coldstream.experiments.config import write_config
 
 SMALL = [
     "--set", "learner.model=linear", "--set", "learner.replay=5", "--set", "offline.epochs=2",
@@ -28,6 +30,14 @@ def coldstream(*arguments, cwd, **options):
     command = [sys.executable, "-c", "from coldstream.cli import main; main()", *map(str, arguments)]
     env = {**os.environ, "COLUMNS": "140"}
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, **options)
+
+
+def call(monkeypatch, *arguments):
+    """Run a command in this process, which saves importing torch again, and return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["coldstream", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +52,11 @@ def test_writes_what_it_says(finished):
     folder, _ = finished
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "accuracy.png", "reliability.png", "report.html"}
+    assert names >= {"accuracy.svg", "coverage.png", "results.md", "results.csv", "results.tex"}
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["learner"]["model"] == "linear"
-    assert Config.model_validate(config) == read_config(folder / "config.yaml")
+    assert config["learners"]["cssl"]["model"] == "linear"
+    assert config["learners"]["cssl"]["momentum"] == 0.9  # defaults are spelled out
+    assert write_config(make_config(config)) == (folder / "config.yaml").read_text()
     environment = json.loads((folder / "environment.json").read_text())
     assert {"python", "torch", "numpy", "threads", "coldstream", "commit"} <= environment.keys()
     for name in ("accuracy.png", "reliability.png"):
@@ -54,10 +66,11 @@ def test_writes_what_it_says(finished):
 
 def test_numbers_add_up(finished):
     folder, _ = finished
-    summary = json.loads((folder / "summary.json").read_text())
+    whole = json.loads((folder / "summary.json").read_text())
+    (summary,) = whole["learners"]["cssl"]["runs"]
     events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [event["classes"] for event in summary["events"]] == [2, 4, 6, 8, 10]
-    assert summary["events"][-1]["step"] == summary["examples"] == len(digits()[0])
+    assert summary["events"][-1]["step"] == whole["examples"] == len(digits()[0])
     assert [len(event["classes"]) for event in events] == [2, 4, 6, 8, 10]
     for event in events:
         rows = np.array(event["confusion"]["rows"])
@@ -78,16 +91,17 @@ def test_prints_a_table_and_bars(finished):
     _, done = finished
     for text in ("Ω_all", "average ECE", "time an example", "replay buffer", "report:", "offline"):
         assert text in done.stdout
-    assert re.search(r"streaming.*1442/1442.*examples/s", done.stderr)
+    assert re.search(r"cssl, seed 0.*1442/1442.*examples/s", done.stderr)
+    assert re.search(r"all jobs.*6/6", done.stderr)
     assert re.search(r"accuracy \d+\.\d%", done.stderr)
 
 
 def test_the_page_stands_alone(finished):
     folder, _ = finished
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/png;base64,") == 3
     assert not re.search(r"(src|href)=.?https?:", page)
-    assert "learner:" in page
+    assert "learners:" in page
 
 
 def test_same_seed_same_bits_other_seed_others(finished, tmp_path):
@@ -100,32 +114,113 @@ def test_same_seed_same_bits_other_seed_others(finished, tmp_path):
     assert (tmp_path / "other" / "summary.json").read_bytes() != (folder / "summary.json").read_bytes()
 
 
-def test_ctrl_c_and_resume(finished, tmp_path):
+def test_ctrl_c_and_going_on(finished, tmp_path):
     straight, _ = finished
     command = [sys.executable, "-c", "from coldstream.cli import main; main()", "run", *SMALL, "--out", "mine"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 120
-    while not (tmp_path / "mine" / "metrics.jsonl").exists() and time.monotonic() < end:
+    while not list(tmp_path.glob("store/units/*/metrics.jsonl")) and time.monotonic() < end:
         time.sleep(0.01)
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "go on with: coldstream run --resume mine" in " ".join(said.split())
     assert not (tmp_path / "mine" / "summary.json").exists()
+    state = coldstream("status", "mine", cwd=tmp_path)
+    assert "begun" in state.stdout
+    assert "waiting" in state.stdout
     done = coldstream("run", "--resume", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "going on with mine at example" in done.stdout
-    for name in ("summary.json", "metrics.jsonl", "offline.jsonl"):
+    assert "going on in mine: 0 of 6 jobs are finished" in done.stdout
+    for name in ("summary.json", "metrics.jsonl"):
         assert (tmp_path / "mine" / name).read_bytes() == (straight / name).read_bytes()
-    again = coldstream("run", "--resume", "mine", cwd=tmp_path)  # a finished run is only reported
-    assert again.returncode == 0
-    assert (tmp_path / "mine" / "summary.json").read_bytes() == (straight / "summary.json").read_bytes()
+
+
+def test_what_is_finished_is_not_run_again(finished, tmp_path, monkeypatch, capsys):
+    folder, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.parent.glob("store/*/*/summary.json")}
+    assert len(before) >= 6
+    summary = (folder / "summary.json").read_bytes()
+    monkeypatch.chdir(folder.parent.parent)
+    call(monkeypatch, "run", *SMALL)
+    assert "6 of 6 jobs are finished" in capsys.readouterr().out
+    assert (folder / "summary.json").read_bytes() == summary
+    # Another experiment shares the offline references and the unit that it has in common with this one.
+    two = ["--set", "name=two", "--set", "learners={cssl: {}, other: {replay: 4}}"]
+    call(monkeypatch, "run", *SMALL, *two)
+    assert "6 of 7 jobs are finished" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    both = json.loads((folder.parent / "two" / "summary.json").read_text())["learners"]
+    assert both["cssl"]["runs"] == json.loads(summary)["learners"]["cssl"]["runs"]
+    for command in (["report", "runs/two"], ["status", "runs/two"], ["compare", "runs/digits", "runs/two"], ["list"]):
+        call(monkeypatch, *command)
+    said = capsys.readouterr().out
+    assert "finished" in said
+    assert "learners.other" in said
+    assert "+0.0000 (1 seed)" in said
+    # A changed config in the same folder is refused, and says what changed.
+    assert call(monkeypatch, "run", *SMALL, "--set", "learner.replay=6") == 2
+    assert "learners.cssl.replay: 5 → 6" in capsys.readouterr().err
+
+
+def test_jobs_in_processes_give_the_same_numbers(finished, tmp_path):
+    folder, _ = finished
+    two = ["--set", "name=two", "--set", "learners={cssl: {}, other: {replay: 4}}", "--set", "threads=1"]
+    done = coldstream("run", *SMALL, *two, "--jobs", 2, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "7/7" in done.stderr
+    found = json.loads((tmp_path / "runs" / "two" / "summary.json").read_text())["learners"]
+    assert found["cssl"]["runs"] == json.loads((folder / "summary.json").read_text())["learners"]["cssl"]["runs"]
+    assert found["other"]["mean"]["final_accuracy"]["n"] == 1
+
+
+OWN = """
+import numpy as np
+from coldstream import CSSL
+
+class Patient(CSSL):
+    \"\"\"CSSL that learns every example twice.\"\"\"
+
+    def _learn(self, new):
+        super()._learn(new)
+        self.step -= len(new)
+        super()._learn(new)
+"""
+
+
+def test_a_learner_of_the_users_own(tmp_path):
+    (tmp_path / "mymodule.py").write_text(OWN)
+    arguments = ["--set", "offline.enabled=false", "--set", "data.per_class=15", "--learner", "mymodule:Patient"]
+    done = coldstream("run", *SMALL, *arguments, "--set", "name=own", "--learner", "cssl", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "runs" / "own" / "summary.json").read_text())
+    assert set(summary["learners"]) == {"cssl", "patient"}
+    runs = {name: found["runs"][0]["fingerprint"] for name, found in summary["learners"].items()}
+    assert runs["cssl"] != runs["patient"]
+
+
+def test_a_zip_of_photographs_of_the_users_own(tmp_path):
+    rng = np.random.default_rng(0)
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as file:
+        for name, colour in (("cat", 60), ("dog", 200)):
+            for i in range(12):
+                side = 40 + 7 * i
+                pixels = np.clip(rng.normal(colour, 25, (side, side + 9, 3)), 0, 255).astype(np.uint8)
+                out = io.BytesIO()
+                Image.fromarray(pixels).save(out, "JPEG")
+                file.writestr(f"{name}/{i}.jpg", out.getvalue())
+    done = coldstream("run", "pets.zip", "--set", "learner.replay=8", "--set", "offline.epochs=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "runs" / "pets" / "summary.json").read_text())
+    assert summary["examples"] + summary["data"]["test"] == 24
+    assert summary["learners"]["cssl"]["runs"][0]["final_accuracy"] > 0.5
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "learner.replya=5"], "unknown setting 'learner.replya'; did you mean 'replay'?"),
+        (["--set", "learner.replya=5"], "unknown setting of learner 'cssl' (CSSL) 'replya'; did you mean 'replay'?"),
         (["--set", "replay=5"], "unknown setting 'replay'; did you mean 'learner.replay'?"),
         (["--set", "learner.replay"], "--set takes key=value"),
         (["--set", "learner.replay=-1"], "replay is a whole number from 0, not -1"),
@@ -134,12 +229,17 @@ def test_ctrl_c_and_resume(finished, tmp_path):
         (["--set", "stream.ordering=class_incremental"], "did you mean 'class-incremental'"),
         (["--set", "learner.capacity=10B"], "capacity of 10 bytes is smaller than one example"),
         (["--set", "offline.epochs=0"], "offline.epochs"),
-        (["--seed", "-1"], "seed"),
-        (["--resume", "nowhere"], "there is no run to resume in 'nowhere'"),
+        (["--seed", "-1"], "setting 'seeds.0': input should be greater than or equal to 0"),
+        (["--resume", "nowhere"], "there is no run in 'nowhere'"),
         (["--resume", "nowhere", "--seed", "1"], "leave the other arguments out"),
-        (["missing.yaml"], "missing.yaml"),
+        (["missing.yaml"], "there is no file 'missing.yaml'"),
+        (["digist"], "did you mean 'digits'"),
+        (["--set", "learner.seed=3"], "seeds are the experiment's"),
+        (["--set", "seeds=[]"], "seeds"),
+        (["--learner", "nowhere:Mine"], "learner 'nowhere:Mine' cannot be imported"),
+        (["--learner", "cssll"], "did you mean 'cssl'"),
         (["--out", "file/below"], "cannot write to folder"),
-        (["--out", "full"], "is not empty; go on with that run by --resume full"),
+        (["--out", "full"], "is not empty and not a run's"),
     ],
 )
 def test_errors_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
@@ -147,12 +247,9 @@ def test_errors_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["coldstream", "run", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
+    assert call(monkeypatch, "run", *arguments) == 2
     assert message in " ".join(capsys.readouterr().err.split())
-    if "10B" not in str(arguments):
+    if "10B" not in str(arguments):  # known only when the first image has come
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]  # nothing half-written
 
 
@@ -165,8 +262,8 @@ def test_help_explains_itself(tmp_path):
 def test_a_file_of_settings(tmp_path):
     config = make_config({}, ["learner.model=linear", "offline.enabled=false", "stream.ordering=iid", "name=mine"])
     (tmp_path / "mine.yaml").write_text(write_config(config))
-    done = coldstream("run", "mine.yaml", "--set", "learner.replay=3", cwd=tmp_path)
+    done = coldstream("run", "mine.yaml", "--set", "learners.cssl.replay=3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    summary = json.loads((tmp_path / "runs" / "mine" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "runs" / "mine" / "summary.json").read_text())["learners"]["cssl"]["runs"][0]
     assert summary["omega_per_event"] is None
     assert len(summary["events"]) == 5

@@ -107,6 +107,9 @@ def test_labels(learner, label):
         ({"rate": "linaer(0.1, 0.01)"}, "did you mean 'linear'"),
         ({"model": "resnet8_16"}, "did you mean 'resnet8-16'"),
         ({"normalize": "cifar"}, "did you mean 'cifar10"),
+        ({"normalize": 5}, "normalize is a name or"),
+        ({"normalize": ([0.5], [0.0])}, "std above 0"),
+        ({"init": "no/such.pt"}, "does not exist"),
         ({"precision": "float"}, "unknown precision"),
         ({"memory_format": "nhwc"}, "unknown memory format"),
         ({"device": "gpu"}, "device 'gpu'"),
@@ -165,3 +168,11 @@ def test_tasks_and_base_initialisation_at_the_wrong_time(learner):
     with pytest.raises(ValueError, match="comes before streaming"):
         learner.base_init(digits()[0])
     assert learner.fingerprint() == before
+
+
+def test_one_image_where_several_are_expected(learner):
+    for action in (learner.predict_many, learner.predict_proba_many):
+        with pytest.raises(ValueError, match="expected several images"):
+            action(GOOD)
+    with pytest.raises(ValueError, match="expected several images"):
+        learner.learn_many(GOOD, ["a"] * 16)

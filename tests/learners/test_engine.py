@@ -137,3 +137,105 @@ def test_own_dropout_draws_from_its_own_generator():
         learner.learn_many(np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8), [0, 1] * 3)
         states.append(learner.fingerprint())
     assert states[0] == states[1]
+
+
+def test_random_layers_of_any_kind_draw_from_their_own_generator():
+    def make():
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.RReLU(), torch.nn.Flatten())
+
+    pictures = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        learner = CSSL(model=make, replay=3)
+        learner.learn_many(pictures, [0, 1] * 3)
+        states.append(learner.fingerprint())
+    assert states[0] == states[1]
+
+
+class Scaled(torch.nn.Module):
+    """A network with a parameter that is a single number."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return self.conv(x).mean((2, 3)) * self.scale
+
+
+def test_scalar_parameters(tmp_path):
+    learner = CSSL(model=lambda: Scaled(), replay=3)
+    pictures = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    learner.learn_many(pictures, [0, 1, 2] * 2)
+    learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept", model=lambda: Scaled()).fingerprint() == learner.fingerprint()
+
+
+def test_a_module_given_is_not_trained_itself():
+    net = Scaled()
+    before = net.conv.weight.clone()
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    one, two = CSSL(model=net, replay=3), CSSL(model=net, replay=3)
+    one.learn_many(pictures, [0, 1] * 2)
+    assert torch.equal(net.conv.weight, before)
+    two.learn_many(pictures, [0, 1] * 2)
+    assert one.fingerprint() == two.fingerprint()
+
+
+def test_an_interrupted_step_leaves_no_gradient_behind():
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    learners = [CSSL(model="linear", replay=0), CSSL(model="linear", replay=0)]
+    for learner in learners:
+        learner.learn_one(pictures[0], "a")
+    learners[0].engine.classifier.weight.grad = torch.ones_like(learners[0].engine.classifier.weight)
+    for learner in learners:
+        learner.learn_one(pictures[1], "a")
+    assert learners[0].fingerprint() == learners[1].fingerprint()
+
+
+def test_a_failure_inside_the_network_opens_no_class():
+    calls = []
+
+    class Fails(Scaled):
+        def forward(self, x):
+            calls.append(len(x))
+            if len(calls) == 3 and self.training:
+                raise RuntimeError("out of memory")
+            return super().forward(x)
+
+    learner = CSSL(model=lambda: Fails(), replay=3, size=8)
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    learner.learn_one(pictures[0], "a")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        learner.learn_one(pictures[1], "b")
+    assert learner.classes_ == ["a"]
+    assert learner.step == len(learner.buffer) == 1
+    learner.learn_one(pictures[1], "b")
+    assert learner.classes_ == ["a", "b"]
+
+
+def test_learning_inside_inference_mode():
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    learner, other = CSSL(model="linear", replay=3), CSSL(model="linear", replay=3)
+    with torch.inference_mode():
+        learner.learn_many(pictures, [0, 1, 0, 1])
+    other.learn_many(pictures, [0, 1, 0, 1])
+    assert learner.fingerprint() == other.fingerprint()
+
+
+def test_divergence_is_said():
+    learner = CSSL(model="resnet8-16", replay=3, rate=1e9)
+    pictures = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)
+    learner.learn_many(pictures, [0, 1] * 4)
+    with pytest.raises(FloatingPointError, match="lower rate"):
+        learner.predict_one(pictures[0])
+
+
+def test_a_wrong_recipe_changes_nothing():
+    learner = CSSL(model="linear")
+    before = learner.fingerprint()
+    with pytest.raises(ValueError, match="unknown augmentation"):
+        learner.base_init(small_digits(2, 2), OfflineRecipe(augment="bogus"))
+    assert learner.fingerprint() == before

@@ -1,19 +1,30 @@
 """Where examples come from."""
 
-from collections.abc import Callable
-
+from coldstream.data.clips import gtsrb
+from coldstream.data.core50 import core50
 from coldstream.data.dataset import Dataset
 from coldstream.data.digits import digits
-from coldstream.phrases import unknown
+from coldstream.data.files import LazyImages
+from coldstream.data.folders import folder
+from coldstream.data.listed import cub200, mit_scenes
+from coldstream.data.registry import DATASETS, catalog, load_dataset
+from coldstream.data.selection import select
+from coldstream.data.sources import Entry, MissingData, data_root
 
-DATASETS: dict[str, Callable[[], tuple[Dataset, Dataset]]] = {"digits": digits}
-
-
-def load_dataset(name: str) -> tuple[Dataset, Dataset]:
-    """Return the training and the test set of that name."""
-    if name not in DATASETS:
-        raise unknown("data set", name, DATASETS)
-    return DATASETS[name]()
-
-
-__all__ = ["DATASETS", "Dataset", "digits", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Entry",
+    "LazyImages",
+    "MissingData",
+    "catalog",
+    "core50",
+    "cub200",
+    "data_root",
+    "digits",
+    "folder",
+    "gtsrb",
+    "load_dataset",
+    "mit_scenes",
+    "select",
+]

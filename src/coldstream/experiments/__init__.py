@@ -1,7 +1,9 @@
-"""Experiments: config, run loop, records, report."""
+"""Experiments: config, jobs, what they come down to, and reports."""
 
 from coldstream.experiments.config import Config, make_config
-from coldstream.experiments.report import event_rows, result_rows, write_report
-from coldstream.experiments.run import Run
+from coldstream.experiments.experiment import Experiment
+from coldstream.experiments.jobs import Stopped
+from coldstream.experiments.report import write_report
+from coldstream.experiments.runner import run_jobs
 
-__all__ = ["Config", "Run", "event_rows", "make_config", "result_rows", "write_report"]
+__all__ = ["Config", "Experiment", "Stopped", "make_config", "run_jobs", "write_report"]

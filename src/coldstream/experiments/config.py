@@ -1,14 +1,34 @@
-"""What an experiment is: one typed tree, YAML on disk, ``--set learner.replay=50`` on the command line."""
+"""What an experiment is: one typed tree, YAML on disk, ``--set learner.replay=50`` on the command line.
+
+`learner` holds what all learners have in common, `learners` what each has of its own:
+
+    name: policies
+    data: {name: digits}
+    learner: {replay: 100, capacity: 1MB}
+    learners:
+      crop: {augment: crop}
+      full: {augment: "crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"}
+    seeds: [0, 1, 2]
+"""
 
 from __future__ import annotations
 
 import difflib
+import importlib
+import inspect
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coldstream.augment import Policy
+from coldstream.learners import LEARNERS, Learner
+from coldstream.phrases import unknown
+
+Settings = dict[str, Any]
 
 
 class _Part(BaseModel):
@@ -16,41 +36,23 @@ class _Part(BaseModel):
 
 
 class DataConfig(_Part):
-    """Which data set."""
+    """Which data set, and how much of it."""
 
-    name: str = "digits"
+    name: str = Field("digits", description="a name of `coldstream data list`, a folder or zip, or hf:NAME")
+    root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
+    classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
+    per_class: int | None = Field(None, ge=1, description="only so many training images a class")
+    test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
 
 
 class StreamConfig(_Part):
     """In which order it comes, and when the learner is tested."""
 
     ordering: str = "class-incremental"
-    test_every: int = Field(2, ge=1, description="classes between two tests")
-
-
-class LearnerConfig(_Part):
-    """Settings of `coldstream.CSSL`; those of the main job are chosen for small grey digits."""
-
-    model: str = "resnet8-16"
-    init: str = "random"
-    size: int | tuple[int, int] | None = None
-    channels: int | None = None
-    classes: int | None = None
-    codec: str = "quantize(4)"
-    capacity: str | int | None = "1MB"
-    storage: str = "memory"
-    replay: int = 100
-    sample: str = "uniform"
-    evict: str = "largest-class"
-    augment: str = "crop"
-    normalize: str = "half"
-    zoom: float = 1.0
-    rate: str | float = "inverse-sqrt(0.1)"
-    momentum: float = 0.9
-    weight_decay: float = 1e-5
-    device: str = "cpu"
-    precision: str = "float32"
-    memory_format: str = "channels_last"
+    test_every: int | None = Field(None, ge=1, description="classes between two tests, for class-incremental")
+    batches: int | None = Field(None, ge=1, description="batches, for iid and instance")
+    classes_per_batch: int | None = Field(None, ge=1, description="for class-iid and class-instance")
+    class_order: list[str] | None = None
 
 
 class OfflineConfig(_Part):
@@ -67,45 +69,99 @@ class OfflineConfig(_Part):
 
 
 class Config(_Part):
-    """An experiment: data, stream, learner, offline reference, seed."""
+    """An experiment: data, stream, learners, seeds, offline reference."""
 
     name: str = Field("digits", pattern=r"^[\w.-]+$")
-    seed: int = Field(0, ge=0)
     data: DataConfig = DataConfig()
     stream: StreamConfig = StreamConfig()
-    learner: LearnerConfig = LearnerConfig()
+    learner: Settings = Field(default_factory=dict, description="settings that all learners have in common")
+    learners: dict[str, Settings] = Field({"cssl": {}}, min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
     offline: OfflineConfig = OfflineConfig()
     prequential: bool = Field(True, description="predict each example before learning it")
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
-    threads: int | None = Field(None, ge=1, description="torch threads; None: as torch chooses")
-    kind: Literal["cssl"] = "cssl"
+    threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
+    tensorboard: bool = False
 
 
-def read_config(path: Path) -> Config:
-    """Read a YAML file."""
+DIGITS: Settings = {
+    "name": "digits",
+    "stream": {"test_every": 2},
+    "learner": {"model": "resnet8-16", "codec": "quantize(4)", "capacity": "1MB", "replay": 100, "augment": "crop"},
+}
+"""The main job: settings chosen for small grey digits."""
+
+
+def learner_class(kind: str) -> type[Learner]:
+    """Return the learner of a registered name, or of ``module:Class`` in the current folder or on the path."""
+    if ":" not in kind:
+        if kind not in LEARNERS:
+            raise unknown("learner", kind, LEARNERS)
+        return LEARNERS[kind]
+    module, _, name = kind.partition(":")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"learner {kind!r} cannot be imported: {error}") from error
+    finally:
+        sys.path.remove("")
+    if not (inspect.isclass(found) and issubclass(found, Learner)):
+        raise ValueError(f"learner {kind!r} is not a class derived from coldstream.Learner")
+    return found
+
+
+def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
+    """Return a learner's class and all its settings, defaults spelled out."""
+    given = {**config.learner, **config.learners[name]}
+    kind = learner_class(str(given.pop("kind", "cssl")))
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
+    for key in given:
+        if key == "seed":
+            raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
+        if key not in defaults:
+            raise unknown(f"setting of learner {name!r} ({kind.__name__})", key, [d for d in defaults if d != "seed"])
+    defaults.pop("seed", None)
+    return kind, {**defaults, **given}
+
+
+def read_config(path: Path) -> Settings:
+    """Read a YAML file into a tree of settings."""
     try:
         tree = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
-    return make_config(tree or {})
+    if tree is not None and not isinstance(tree, dict):
+        raise ValueError(f"{path}: a config is a tree of settings, not {type(tree).__name__}")
+    return tree or {}
 
 
-def make_config(tree: dict[str, Any], changes: Sequence[str] = ()) -> Config:
-    """Return the config of a tree of settings with ``key=value`` changes on top."""
-    if not isinstance(tree, dict):
-        raise ValueError(f"a config is a tree of settings, not {type(tree).__name__}")
+def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
+    """Return the config of a tree of settings with ``key=value`` changes on top, checked down to the learners."""
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"--set takes key=value, such as learner.replay=50, not {change!r}")
-        tree = _with(tree, key.strip().split("."), yaml.safe_load(text))
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ValueError(f"--set {change!r}: the value is not YAML; quote it: --set '{key}=\"...\"'") from None
+        tree = _with(tree, key.strip().split("."), value)
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
+    Policy.parse(config.offline.augment)
+    for name in config.learners:
+        kind, settings = learner_settings(config, name)
+        if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
+            settings["counts"] = {"any": 1}
+        kind(**settings, seed=0)
+    return config
 
 
-def _with(tree: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+def _with(tree: Settings, path: list[str], value: Any) -> Settings:
     inner = tree.get(path[0])
     if len(path) > 1:
         value = _with(inner if isinstance(inner, dict) else {}, path[1:], value)
@@ -121,17 +177,38 @@ def _explain(error: Any) -> str:
         part = part.model_fields[name].annotation
     valid = list(part.model_fields)
     near = difflib.get_close_matches(path[-1], valid, n=1, cutoff=0.5)
-    elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(f.annotation)]
+    elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(n, f.annotation)]
     hint = elsewhere or near
     return f"unknown setting {'.'.join(path)!r};" + (
         f" did you mean {hint[0]!r}?" if hint else f" valid: {', '.join(valid)}"
     )
 
 
-def _fields(annotation: Any) -> list[str]:
+def _fields(name: str, annotation: Any) -> list[str]:
+    if name == "learner":
+        return list(inspect.signature(LEARNERS["cssl"].__init__).parameters)
     return list(getattr(annotation, "model_fields", ()))
 
 
 def write_config(config: Config) -> str:
-    """Return the config as YAML, every setting spelled out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    """Return the config as YAML, every setting spelled out, down to each learner's."""
+    tree = config.model_dump(mode="json")
+    for name in config.learners:
+        _, settings = learner_settings(config, name)
+        given = {**config.learner, **config.learners[name]}
+        tree["learners"][name] = {"kind": given.get("kind", "cssl"), **settings}
+    tree["learner"] = {}
+    return yaml.safe_dump(tree, sort_keys=False)
+
+
+def changes_between(old: Settings, new: Settings, path: str = "") -> list[str]:
+    """Return what differs between two trees of settings, a line each."""
+    lines = []
+    for key in [*old, *(key for key in new if key not in old)]:
+        where = f"{path}{key}"
+        one, two = old.get(key), new.get(key)
+        if isinstance(one, dict) and isinstance(two, dict):
+            lines += changes_between(one, two, f"{where}.")
+        elif one != two:
+            lines.append(f"{where}: {one!r} → {two!r}")
+    return lines

@@ -1,96 +1,165 @@
-"""Pictures of a run: the same colours everywhere, and markers that tell lines apart in black and white."""
+"""Pictures of an experiment: one colour, marker and dash a learner everywhere, so that grey print can be read too."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from coldstream.experiments.records import Record
 from coldstream.metrics import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-STREAM, OFFLINE, QUIET = "#1f5fa8", "#d1761b", "#9aa3ad"
+COLOURS = ("#1f5fa8", "#b3342b", "#2c8a57", "#7a4fa3", "#8a6d1f", "#2a8f9e", "#a3487d", "#55606b")
+MARKERS = ("o", "^", "D", "v", "P", "X", "<", ">")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2)))
+OFFLINE, QUIET, BARS = "#d1761b", "#9aa3ad", "#dfe5ec"
 
 
-def _figure(width: float, height: float) -> tuple[object, Axes]:
+def draw_all(path: Path, summary: Record, lines: list[Record]) -> list[Path]:
+    """Draw every picture of an experiment into a folder, as PNG and SVG; return the PNG files."""
+    made = [accuracy(path / "accuracy.png", summary, lines), reliability(path / "reliability.png", summary, lines)]
+    made.append(coverage(path / "coverage.png", summary, lines))
+    if any(len(line["classes"]) > 20 for line in lines):
+        made.append(confusion(path / "confusion.png", summary, lines))
+    return made
+
+
+def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
+    """Draw accuracy over the examples seen: mean and range over seeds, with the offline reference."""
+    figure, (axes,) = _figure(6.8, 4.0)
+    lowest = 100.0
+    first = next(iter(summary["learners"].values()))["runs"]
+    if first[0]["offline"]:
+        steps, values = _grid([run["offline"] for run in first])
+        axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label="trained offline")
+        lowest = min(lowest, float(values.min()))
+    for number, (name, found) in enumerate(summary["learners"].items()):
+        steps, values = _grid([run["events"] for run in found["runs"]])
+        axes.plot(steps, values.mean(0), label=f"{name}, streamed", markersize=5, **_look(number))
+        if len(values) > 1:
+            axes.fill_between(
+                steps, values.min(0), values.max(0), color=_look(number)["color"], alpha=0.15, linewidth=0
+            )
+        lowest = min(lowest, float(values.min()))
+    marked = [(event["step"], event["classes"]) for event in first[0]["events"]]
+    for step, classes in marked if len(marked) <= 10 else ():
+        where = axes.get_xaxis_transform()
+        axes.text(step, 1.01, f"{classes} classes", transform=where, ha="center", fontsize=7.5, color="#55606b")
+    axes.set_ylim(max(0.0, lowest - 8), 101)
+    axes.set_xlim(0, marked[-1][0] * 1.06)
+    axes.set_xlabel("images seen, each once")
+    axes.set_ylabel("test accuracy, %")
+    seeds = ", ".join(str(run["seed"]) for run in first)
+    axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11, pad=18)
+    axes.legend(frameon=False, loc="best", fontsize=8.5)
+    return _save(figure, path)
+
+
+def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
+    """Draw accuracy against confidence at the end of the first seed, a panel a learner."""
+    ends = _ends(summary, lines)
+    figure, panels = _figure(4.6 * len(ends), 4.7, panels=len(ends))
+    for axes, (name, event) in zip(panels, ends.items(), strict=True):
+        found = Reliability.from_dict(event["reliability"])
+        total, width = max(1, sum(found.count)), 1 / len(found.count)
+        axes.plot([0, 1], [0, 1], color=QUIET, linestyle="--", linewidth=1, label="perfectly calibrated")
+        for i, count in enumerate(found.count):
+            right, sure = found.accuracy[i], found.confidence[i]
+            if right is None or sure is None:  # nothing fell into this bin
+                continue
+            axes.bar(found.edges[i], count / total, width, align="edge", color=BARS, zorder=1)
+            axes.plot([sure, sure], [sure, right], color=OFFLINE, linewidth=1.4, zorder=2)
+            size = 3.5 + 6 * (count / total) ** 0.5
+            axes.plot(sure, right, marker="o", color=COLOURS[0], markersize=size, zorder=3)
+        axes.bar(0, 0, color=BARS, label="share of images")
+        axes.plot([], [], marker="o", linestyle="", color=COLOURS[0], label="accuracy of a bin")
+        axes.plot([], [], color=OFFLINE, linewidth=1.4, label="its gap to the confidence")
+        axes.set_xlim(0, 1.01)
+        axes.set_ylim(0, 1.03)
+        axes.set_xlabel("confidence")
+        axes.set_ylabel("accuracy, and share of images")
+        title = f"{name}: ECE {event['ece']:.3f} on {event['images']:,} images"
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=7.5)
+    return _save(figure, path)
+
+
+def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
+    """Draw accuracy against the share of images accepted, by confidence, at the end of the first seed."""
+    figure, (axes,) = _figure(5.2, 4.0)
+    lowest = 1.0
+    for number, (name, event) in enumerate(_ends(summary, lines).items()):
+        curve = event["coverage"]
+        look = {**_look(number), "marker": ""}
+        axes.plot(curve["coverage"], curve["accuracy"], label=name, **look)
+        lowest = min(lowest, *curve["accuracy"])
+    axes.set_xlim(0, 1.01)
+    axes.set_ylim(max(0.0, lowest - 0.05), 1.01)
+    axes.set_xlabel("share of images that the learner is surest of")
+    axes.set_ylabel("accuracy on them")
+    axes.set_title("what can be accepted without a look", loc="left", fontsize=10)
+    axes.legend(frameon=False, loc="lower left", fontsize=8.5)
+    return _save(figure, path)
+
+
+def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
+    """Draw the confusion matrix at the end of the first seed, classes in order of coming, a panel a learner."""
+    ends = _ends(summary, lines)
+    figure, panels = _figure(4.4 * len(ends), 4.4, panels=len(ends))
+    for axes, (name, event) in zip(panels, ends.items(), strict=True):
+        columns = event["confusion"]["columns"]
+        matrix = np.array(event["confusion"]["rows"], float)
+        order = [columns.index(one) for one in event["classes"] if one in columns]
+        share = matrix[:, order] / np.maximum(1, matrix.sum(axis=1, keepdims=True))
+        axes.imshow(share, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+        axes.grid(visible=False)
+        axes.set_xlabel("guess, in order of coming")
+        axes.set_ylabel("truth")
+        axes.set_title(f"{name}: accuracy {event['accuracy']:.1%}", loc="left", fontsize=10)
+    return _save(figure, path)
+
+
+def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#e6e9ec", linewidth=0.8)
-    axes.set_axisbelow(True)
-    return figure, axes
+    made = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
+    for axes in made:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="#e6e9ec", linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure, made
 
 
-def plot_accuracy(path: Path, events: list[Record], offline: list[Record], title: str) -> None:
-    """Draw accuracy after each test event over the examples seen, with the offline reference."""
-    figure, axes = _figure(6.4, 3.8)
-    steps = [event["step"] for event in events]
-    if offline:
-        axes.plot(
-            [event["step"] for event in offline],
-            [100 * event["accuracy"] for event in offline],
-            color=OFFLINE,
-            marker="s",
-            linestyle="--",
-            label="same network, trained offline on the same images",
-        )
-    axes.plot(
-        steps,
-        [100 * event["accuracy"] for event in events],
-        color=STREAM,
-        marker="o",
-        label="streamed, one image at a time",
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".svg"))
+    return path
+
+
+def _look(number: int) -> dict[str, Any]:
+    kinds = len(COLOURS)
+    return {"color": COLOURS[number % kinds], "marker": MARKERS[number % kinds], "linestyle": DASHES[number % kinds]}
+
+
+def _grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:
+    """Return the steps of the events (of the first seed) and accuracies in percent, a row a seed."""
+    return [event["step"] for event in runs[0]], np.array(
+        [[100 * event["accuracy"] for event in run] for run in runs]
     )
-    for event in events:
-        axes.text(
-            event["step"],
-            1.01,
-            f"{len(event['classes'])} classes",
-            transform=axes.get_xaxis_transform(),
-            ha="center",
-            fontsize=7.5,
-            color="#55606b",
-        )
-    values = [100 * event["accuracy"] for event in [*events, *offline]]
-    axes.set_ylim(max(0.0, min(values) - 8), 101)
-    axes.set_xlim(0, steps[-1] * 1.06)
-    axes.set_xlabel("images seen, each once")
-    axes.set_ylabel("test accuracy on classes seen, %")
-    axes.set_title(title, loc="left", fontsize=11, pad=18)
-    axes.legend(frameon=False, loc="lower left", fontsize=8.5)
-    figure.savefig(path)  # type: ignore[attr-defined]
 
 
-def plot_reliability(path: Path, reliability: Reliability, title: str) -> None:
-    """Draw accuracy against confidence in each bin, and how many images fall into it."""
-    figure, axes = _figure(5.2, 4.8)
-    edges = reliability.edges
-    counts = list(reliability.count)
-    total = max(1, sum(counts))
-    width = 1 / len(counts)
-    axes.plot([0, 1], [0, 1], color=QUIET, linestyle="--", linewidth=1, label="perfectly calibrated")
-    for i, count in enumerate(counts):
-        accuracy, confidence = reliability.accuracy[i], reliability.confidence[i]
-        if accuracy is None or confidence is None:  # nothing fell into this bin
-            continue
-        axes.bar(edges[i], count / total, width, align="edge", color="#dfe5ec", zorder=1)
-        axes.plot([confidence, confidence], [confidence, accuracy], color=OFFLINE, linewidth=1.4, zorder=2)
-        axes.plot(
-            confidence, accuracy, marker="o", color=STREAM, markersize=3.5 + 6 * (count / total) ** 0.5, zorder=3
-        )
-    axes.bar(0, 0, color="#dfe5ec", label="share of images")
-    axes.plot([], [], marker="o", linestyle="", color=STREAM, label="accuracy of a bin")
-    axes.plot([], [], color=OFFLINE, linewidth=1.4, label="its gap to the confidence")
-    axes.set_xlim(0, 1.01)
-    axes.set_ylim(0, 1.03)
-    axes.set_xlabel("confidence")
-    axes.set_ylabel("accuracy, and share of images")
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=8)
-    figure.savefig(path)  # type: ignore[attr-defined]
+def _ends(summary: Record, lines: list[Record]) -> dict[str, Record]:
+    """Return the last test of each learner's first seed."""
+    return {
+        name: [line for line in lines if line["learner"] == name and line["seed"] == found["runs"][0]["seed"]][-1]
+        for name, found in summary["learners"].items()
+    }

@@ -1,13 +1,11 @@
-"""A run's folder: what is written there, when, and what of it survives a crash.
+"""Files of a run: small, readable, each replaced or appended to so that a crash leaves it whole.
 
-config.yaml       every setting, spelled out
-environment.json  versions, machine, threads, commit
-checkpoint/       the learner
-metrics.jsonl     a line a test event; a function of config and data alone
-offline.jsonl     a line an offline reference
-timing.json       wall times and allocated memory, which differ from run to run
-summary.json      the results; a function of config and data alone
-accuracy.png, reliability.png, report.html
+    runs/NAME/              an experiment: config.yaml, environment.json, summary.json, tables, pictures, report.html
+    runs/store/units/KEY/   one learner on one stream: checkpoint/, metrics.jsonl, summary.json, timing.json
+    runs/store/offline/KEY/ one offline reference: summary.json
+
+metrics.jsonl and summary.json are functions of settings and data alone; wall times and allocated memory, which differ
+from run to run, are in timing.json.
 """
 
 from __future__ import annotations
@@ -24,30 +22,21 @@ from coldstream.checkpoint import environment, write_atomically
 Record = dict[str, Any]
 
 
-class RunFolder:
-    """The files of one run."""
+class Folder:
+    """A folder of .json and .jsonl files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.checkpoint = path / "checkpoint"
 
-    def create(self, config: str) -> None:
-        """Make the folder for a new run; refuse one that is in use."""
+    def make(self) -> None:
+        """Make the folder, or say why it cannot be made."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                raise ValueError(
-                    f"folder {str(self.path)!r} is not empty; go on with that run by --resume {self.path}, "
-                    "or choose another --out"
-                )
-            write_atomically(self.path / "environment.json", _json(self.describe_environment()))
-            write_atomically(self.path / "config.yaml", config.encode())
         except OSError as error:
             raise ValueError(f"cannot write to folder {str(self.path)!r}: {error.strerror}") from error
 
-    @staticmethod
-    def describe_environment() -> Record:
-        return {**environment(), "coldstream": coldstream.__version__, "commit": _commit()}
+    def has(self, name: str) -> bool:
+        return (self.path / name).is_file()
 
     def append(self, name: str, record: Record) -> None:
         """Add a line to a .jsonl file; on return it is on disk."""
@@ -56,27 +45,28 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
 
-    def read_lines(self, name: str) -> list[Record]:
+    def lines(self, name: str) -> list[Record]:
         """Return the whole lines of a .jsonl file; one that a crash cut short is left out."""
         path = self.path / name
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
-    def rewrite_lines(self, name: str, records: list[Record]) -> None:
+    def rewrite(self, name: str, records: list[Record]) -> None:
         """Replace a .jsonl file at one instant."""
         write_atomically(self.path / name, b"".join(json.dumps(record).encode() + b"\n" for record in records))
 
-    def write(self, name: str, record: Record) -> None:
-        """Replace a .json file at one instant."""
-        write_atomically(self.path / name, _json(record))
+    def write(self, name: str, content: Record | str) -> None:
+        """Replace a file at one instant: a .json file from a record, any other from its text."""
+        text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        write_atomically(self.path / name, text.encode())
 
     def read(self, name: str) -> Record:
         record: Record = json.loads((self.path / name).read_bytes())
         return record
 
 
-def _json(record: Record) -> bytes:
-    return json.dumps(record, indent=1).encode() + b"\n"
+def describe_environment() -> Record:
+    """Return versions, machine, threads and the commit of the code that runs."""
+    return {**environment(), "coldstream": coldstream.__version__, "commit": _commit()}
 
 
 def _commit() -> str | None:

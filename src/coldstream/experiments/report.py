@@ -1,35 +1,67 @@
-"""What a run found, from its files alone: a table for the terminal, pictures, and one self-contained page."""
+"""What an experiment found, from its files alone: tables, pictures and one self-contained page."""
 
 from __future__ import annotations
 
 import base64
+import csv
+import io
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from coldstream.checkpoint import write_atomically
-from coldstream.experiments.plots import plot_accuracy, plot_reliability
-from coldstream.experiments.records import Record, RunFolder
-from coldstream.metrics import Reliability
+from coldstream.experiments import plots
+from coldstream.experiments.records import Folder, Record
+from coldstream.metrics import Summary
+
+Rows = list[list[str]]
+
+_COLUMNS = {
+    "final_accuracy": "final accuracy",
+    "omega_per_event": "Ω_all (offline per event)",
+    "omega_final": "Ω_all (final offline)",
+    "average_ece": "average ECE",
+    "average_ece_debiased": "debiased",
+    "prequential": "before learning",
+    "forgetting": "forgetting",
+}
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1d242b; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1d242b; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 p.lead { color: #55606b; margin-top: 0 } img { max-width: 100%; height: auto }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start }
-.pictures img { flex: 1 1 20rem; min-width: 0 } .pictures img:first-child { flex-grow: 1.5 }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+.pictures img { flex: 1 1 24rem; min-width: 0; max-width: 40rem }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { text-align: right; padding: .25rem .8rem; border-bottom: 1px solid #e6e9ec }
 th:first-child, td:first-child { text-align: left } th { font-weight: 600 }
 pre { background: #f4f6f8; padding: 1rem; overflow-x: auto; font-size: .85rem }
 """
 
 
-def event_rows(summary: Record) -> list[list[str]]:
-    """Return a header and a row a test event."""
-    offline = {event["step"]: event for event in summary["offline"]}
+def learner_rows(summary: Record, timing: Record) -> Rows:
+    """Return a header and a row a learner: mean ± sd over seeds, and how many there were."""
+    first = next(iter(summary["learners"].values()))["mean"]
+    shown = [name for name in _COLUMNS if name in first]
+    rows = [["learner", *(_COLUMNS[name] for name in shown), "ms an example", "buffer", "parameters", "seeds"]]
+    for name, found in summary["learners"].items():
+        cells = []
+        for column in shown:
+            value = Summary.from_dict(found["mean"][column])
+            cells.append(f"{value.mean:.3f}" + (f" ± {value.sd:.3f}" if value.sd is not None else ""))
+        times = [run["ms_per_example"] for run in timing["learners"][name]]
+        last = found["runs"][-1]
+        buffer = f"{last['buffer']['examples']:,} / {last['buffer']['bytes']:,} B" if last["buffer"] else "–"
+        extra = [f"{sum(times) / len(times):.1f}", buffer, f"{last['parameters']:,}", str(len(found["runs"]))]
+        rows.append([name, *cells, *extra])
+    return rows
+
+
+def event_rows(run: Record) -> Rows:
+    """Return a header and a row a test event of one learner and seed."""
+    offline = {event["step"]: event for event in run["offline"]}
     rows = [["classes", "images seen", "accuracy", "offline", "ratio", "ECE", "ECE debiased", "test images"]]
-    for event in summary["events"]:
+    for event in run["events"]:
         reference = offline.get(event["step"])
         rows.append(
             [
@@ -46,63 +78,99 @@ def event_rows(summary: Record) -> list[list[str]]:
     return rows
 
 
-def result_rows(summary: Record, timing: Record) -> list[tuple[str, str]]:
-    """Return what the whole run comes down to, as (name, value)."""
-    buffer = summary["buffer"]
+def run_rows(run: Record, timing: Record) -> Rows:
+    """Return what one learner and seed come down to, as (name, value)."""
     rows = []
-    if summary["omega_per_event"] is not None:
+    if run["omega_per_event"] is not None:
         rows += [
-            ("Ω_all (an offline model per event)", f"{summary['omega_per_event']:.3f}"),
-            ("Ω_all (one final offline model)", f"{summary['omega_final']:.3f}"),
+            ["Ω_all (an offline model per event)", f"{run['omega_per_event']:.3f}"],
+            ["Ω_all (one final offline model)", f"{run['omega_final']:.3f}"],
         ]
     rows += [
-        ("average ECE (debiased)", f"{summary['average_ece']:.3f} ({summary['average_ece_debiased']:.3f})"),
-        ("final accuracy", f"{summary['final_accuracy']:.1%}"),
+        ["average ECE (debiased)", f"{run['average_ece']:.3f} ({run['average_ece_debiased']:.3f})"],
+        ["final accuracy", f"{run['final_accuracy']:.1%}"],
     ]
-    if summary["prequential"] is not None:
-        rows.append(("accuracy on each image before it was learned", f"{summary['prequential']:.1%}"))
-    return [
-        *rows,
-        ("time an example", f"{timing['ms_per_example']:.1f} ms"),
-        ("replay buffer", f"{buffer['examples']:,} examples, {buffer['bytes']:,} bytes"),
-        ("its index (ids, labels)", f"{timing['index_bytes']:,} bytes"),
-        ("parameters", f"{summary['parameters']:,}, {summary['frozen_share']:.0%} frozen"),
-    ]
+    if run["prequential"] is not None:
+        rows.append(["accuracy on each image before it was learned", f"{run['prequential']:.1%}"])
+    if run["forgetting"] is not None:
+        rows.append(["forgetting (mean fall of a class from its best)", f"{run['forgetting']:.3f}"])
+    rows.append(["time an example", f"{timing['ms_per_example']:.1f} ms"])
+    if run["buffer"]:
+        rows += [
+            ["replay buffer", f"{run['buffer']['examples']:,} examples, {run['buffer']['bytes']:,} bytes"],
+            ["its index (ids, labels)", f"{timing['index_bytes']:,} bytes"],
+        ]
+    return [*rows, ["parameters", f"{run['parameters']:,}, {run['frozen_share']:.0%} frozen"]]
 
 
-def write_report(folder: RunFolder) -> None:
-    """Draw the pictures of a finished run and write its page."""
+def write_report(folder: Folder) -> None:
+    """Draw the pictures of a finished experiment, and write its tables and its page."""
     summary, timing = folder.read("summary.json"), folder.read("timing.json")
-    events, offline = folder.read_lines("metrics.jsonl"), folder.read_lines("offline.jsonl")
-    accuracy, reliability = folder.path / "accuracy.png", folder.path / "reliability.png"
-    plot_accuracy(accuracy, events, offline, f"{summary['name']}, seed {summary['seed']}: from a cold start")
-    last = events[-1]
-    title = f"confidence at the end: ECE {last['ece']:.3f} on {last['images']:,} images"
-    plot_reliability(reliability, Reliability.from_dict(last["reliability"]), title)
-    write_atomically(folder.path / "report.html", _page(folder, summary, timing, [accuracy, reliability]).encode())
+    lines = folder.lines("metrics.jsonl")
+    pictures = plots.draw_all(folder.path, summary, lines)
+    rows = learner_rows(summary, timing)
+    folder.write("results.md", markdown(rows))
+    folder.write("results.csv", comma_separated(rows))
+    folder.write("results.tex", latex(rows))
+    folder.write("report.html", _page(folder, summary, timing, lines, pictures))
 
 
-def _page(folder: RunFolder, summary: Record, timing: Record, pictures: list[Path]) -> str:
+def markdown(rows: Rows) -> str:
+    """Return a table in Markdown."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
+
+
+def comma_separated(rows: Rows) -> str:
+    """Return a table as CSV."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def latex(rows: Rows) -> str:
+    """Return a table in LaTeX, for the booktabs package."""
+    special = str.maketrans(
+        {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\pm$", "Ω": r"$\Omega$", "–": "--"}
+    )
+    body = [" & ".join(cell.translate(special) for cell in row) + r" \\" for row in rows]
+    top = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", body[0], r"\midrule"]
+    return "\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _page(folder: Folder, summary: Record, timing: Record, lines: list[Record], pictures: list[Path]) -> str:
     config = (folder.path / "config.yaml").read_text()
     environment = folder.read("environment.json")
-    header, *rows = event_rows(summary)
     images = "".join(
         f'<img alt="{path.stem}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'
         for path in pictures
     )
-    confusion = folder.read_lines("metrics.jsonl")[-1]
+    data = summary["data"]
+    lead = (
+        f"{summary['examples']:,} images of {data['name']}, {summary['ordering']}, streamed once, one at a time; "
+        f"{data['test']:,} test images. Computed in {timing['seconds'] / 60:.1f} minutes."
+    )
+    parts = []
+    if len(summary["learners"]) > 1 or len(next(iter(summary["learners"].values()))["runs"]) > 1:
+        parts.append(_table(learner_rows(summary, timing)))
+        parts.append('<p class="lead">Mean ± standard deviation over seeds.</p>')
+    parts.append(f'<div class="pictures">{images}</div>')
+    for name, found in summary["learners"].items():
+        for number, run in enumerate(found["runs"]):
+            last = [line for line in lines if line["learner"] == name and line["seed"] == run["seed"]][-1]
+            inner = [_table(run_rows(run, timing["learners"][name][number]), head=False), _table(event_rows(run))]
+            if len(last["classes"]) <= 20:
+                inner.append(f"<h3>What is taken for what at the end</h3>{_confusion(last)}")
+            parts.append(f"<h2>{escape(name)}, seed {run['seed']}</h2>{''.join(inner)}")
     facts = ", ".join(f"{key} {value}" for key, value in environment.items() if value is not None)
+    title = escape(summary["name"])
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(summary["name"])}, seed {summary["seed"]}</title><style>{_STYLE}</style>
-<h1>{escape(summary["name"])}, seed {summary["seed"]}</h1>
-<p class="lead">{summary["examples"]:,} images, streamed once, one at a time, from random weights and no classes.</p>
-{_table(["", ""], result_rows(summary, timing), head=False)}
-<h2>Test events</h2>
-{_table(header, rows)}
-<div class="pictures">{images}</div>
-<h2>What is taken for what at the end</h2>
-{_confusion(confusion)}
+<title>{title}</title><style>{_STYLE}</style>
+<h1>{title}</h1>
+<p class="lead">{escape(lead)}</p>
+{"".join(parts)}
 <h2>Settings</h2>
 <pre>{escape(config)}</pre>
 <p class="lead">{escape(facts)}</p>
@@ -110,14 +178,16 @@ def _page(folder: RunFolder, summary: Record, timing: Record, pictures: list[Pat
 """
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], head: bool = True) -> str:
-    top = f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>" if head else ""
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{top}{body}</table>"
+def _table(rows: Sequence[Sequence[str]], head: bool = True) -> str:
+    def line(row: Sequence[Any], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in row)}</tr>"
+
+    body = [line(row, "th" if head and i == 0 else "td") for i, row in enumerate(rows)]
+    return f'<div class="wide"><table>{"".join(body)}</table></div>'
 
 
 def _confusion(event: Record) -> str:
     names, columns, matrix = event["classes"], event["confusion"]["columns"], event["confusion"]["rows"]
     order = [columns.index(name) for name in names if name in columns]
     rows = [[name, *(str(row[i] or "·") for i in order)] for name, row in zip(names, matrix, strict=True)]
-    return _table(["truth \\ guess", *(columns[i] for i in order)], rows)
+    return _table([["truth \\ guess", *(columns[i] for i in order)], *rows])

@@ -108,6 +108,10 @@ class Learner(ABC):
     def _check(self, example: Example) -> None:  # noqa: B027 - most methods have nothing to add
         """Refuse an example for a reason of the method's own, before anything changes."""
 
+    def parameters(self) -> int:
+        """Return the number of the network's parameters as it is now; 0 before there is one."""
+        return 0
+
     def frozen_share(self) -> float:
         """Return the share of the network's parameters that streaming never changes."""
         return 0.0
@@ -146,6 +150,8 @@ class Learner(ABC):
         update an example. All examples are checked before the first one is learned.
         """
         labels = list(labels)
+        images = images if hasattr(images, "__len__") else list(images)
+        _check_several(images)
         ids = [None] * len(labels) if ids is None else list(ids)
         if not len(images) == len(labels) == len(ids):
             raise ValueError(f"{len(images)} images, {len(labels)} labels and {len(ids)} ids: must be as many")
@@ -168,7 +174,7 @@ class Learner(ABC):
             self.classes.check(plain)
             examples = []
             for picture, label, id in zip(pictures, plain, ids, strict=True):
-                number = self._next_id if id is None else check_id(id)
+                number = self._next_id if id is None else check_id(id, limit=1 << 61)
                 if not isinstance(number, str):
                     self._next_id = max(self._next_id, number + 1)
                 item = self._intake.admit(picture, self.shape)
@@ -209,6 +215,7 @@ class Learner(ABC):
         """Return probabilities (N, classes), columns in `classes_` order; no column before anything was learned."""
         with self._lock:
             self._refuse_task(task)
+            _check_several(images)
             items = [self._intake.admit(image, self.shape, test=True) for image in images]
             seen = self.classes.seen()
             if not seen or self.shape is None:
@@ -219,10 +226,15 @@ class Learner(ABC):
             column = {row: i for i, row in enumerate(seen)}
             rows = [row for row, into in enumerate(self.classes.into) if into in column]
             logits = logits[:, rows]
-            exp = np.exp(logits - logits.max(axis=1, keepdims=True))
-            probabilities = np.zeros((len(items), len(seen)))
-            for i, row in enumerate(rows):
-                probabilities[:, column[self.classes.into[row]]] += exp[:, i]
+            if not np.isfinite(logits).all():
+                raise FloatingPointError(
+                    "the network's outputs are not finite: it diverged; begin again with a lower rate"
+                )
+            probabilities: NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
+            if len(rows) > len(seen):  # merged classes: what their rows say counts for the class they went into
+                own = np.zeros((len(rows), len(seen)))
+                own[np.arange(len(rows)), [column[self.classes.into[row]] for row in rows]] = 1
+                probabilities = probabilities @ own
             probabilities /= probabilities.sum(axis=1, keepdims=True)
             return probabilities
 
@@ -277,6 +289,8 @@ class Learner(ABC):
                 return False
             self._uncount(old)
             self._forget(key)
+            if self._last is not None and id_key(self._last[0]) == key:
+                self._last = None
             return True
 
     def undo(self) -> Id:
@@ -288,9 +302,10 @@ class Learner(ABC):
         with self._lock:
             if self._last is None:
                 raise ValueError("there is nothing to undo: no example was learned, or the last one was undone")
-            (id, row), self._last = self._last, None
+            id, row = self._last
             if not self.forget(id):  # it may have been evicted at once
-                self._uncount(row)
+                self._uncount(self.classes.into[row])
+            self._last = None
             return id
 
     def rename_class(self, old: object, new: object) -> None:
@@ -308,6 +323,10 @@ class Learner(ABC):
             buffer = self._buffer()
             if buffer is not None:
                 buffer.relabel_class(old, new)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles, which would share a network and a buffer, or run code on loading."""
+        raise TypeError("a learner is not copied or pickled: use save(path) and load(path)")
 
     def _uncount(self, row: int | None) -> None:
         """Take one example off a class's count: it was forgotten, relabelled or learned anew."""
@@ -357,21 +376,27 @@ class Learner(ABC):
         model
             For a learner with an nn.Module of your own: the function that makes it.
         **changes
-            Settings that may differ from the saved ones, such as ``device`` or ``storage``.
+            Settings that may differ from the saved ones: ``device``, ``storage`` and ``memory_format``.
         """
         folder = Path(path)
+        if wrong := changes.keys() - {"device", "storage", "memory_format"}:
+            raise ValueError(
+                f"{sorted(wrong)[0]!r} cannot be changed on loading; device, storage and memory_format can"
+            )
         plain, arrays, segments = checkpoint.read(folder)
         if plain.get("kind") != cls.__name__:
             raise checkpoint.CheckpointError(
                 f"checkpoint {str(folder)!r} is of a {plain.get('kind')!r} learner, not {cls.__name__!r}"
             )
-        if different := checkpoint.differences(plain["environment"]):
-            warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=2)
-        settings = {**plain["settings"], **changes}
-        if settings["model"] is None and model is None:
-            raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
-        learner = cls(**cls._settings_from_json({**settings, "model": model or settings["model"]}))
         try:
+            if different := checkpoint.differences(plain["environment"]):
+                warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=2)
+            settings = {**plain["settings"], **changes}
+            if "model" in settings and settings["model"] is None and model is None:
+                raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
+            if model is not None:
+                settings["model"] = model
+            learner = cls(**cls._settings_from_json(settings))
             learner._take_over(plain, arrays)
             buffer = learner._buffer()
             if buffer is not None:
@@ -447,3 +472,10 @@ class Learner(ABC):
     def _refuse_task(self, task: object) -> None:
         if task is not None:
             raise ValueError(f"{type(self).__name__} has no tasks; leave task=None (got {task!r})")
+
+
+def _check_several(images: Any) -> None:
+    """Refuse a single image where several are expected: its rows would be taken for grey images."""
+    shape = tuple(getattr(images, "shape", ()))
+    if len(shape) == 3 and (shape[2] if isinstance(images, np.ndarray) else shape[0]) in (1, 3, 4):
+        raise ValueError(f"expected several images, got one of shape {shape}; use the method that ends in _one")

@@ -15,13 +15,13 @@ from coldstream.data import Dataset
 from coldstream.labels import Label, as_label, from_json
 from coldstream.learners.base import Example, Learner
 from coldstream.learners.engine import Engine, Normalise, check_engine
-from coldstream.learners.intake import id_key, whole
+from coldstream.learners.intake import id_key, plain, whole
 from coldstream.learners.offline import OfflineRecipe, train_offline
 from coldstream.learners.recipes import paper_recipe
 from coldstream.learners.schedules import get_schedule
-from coldstream.models import Classifier, ModelLike, check_model, load_weights
+from coldstream.models import Classifier, ModelLike, check_init, check_model, load_weights
 from coldstream.phrases import unknown
-from coldstream.replay import Capacity, ReplayBuffer
+from coldstream.replay import Capacity, ReplayBuffer, one_hot
 from coldstream.replay.codecs import check_chain
 from coldstream.replay.eviction import get_evictor
 from coldstream.replay.rows import check_storage
@@ -116,12 +116,14 @@ class CSSL(Learner):
         items: str = "images",
         **others: Any,
     ) -> None:
-        settings = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
+        given = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
+        settings = {name: plain(value) for name, value in given.items()}
         if others:
             raise unknown("setting of CSSL", next(iter(others)), settings)
         check_model(model)
+        check_init(model, init)
         check_chain(codec)
-        check_engine(normalize, device, precision, memory_format)
+        check_engine(normalize, str(device), precision, memory_format)
         check_storage(storage)
         Capacity.parse(capacity)
         for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
@@ -144,21 +146,23 @@ class CSSL(Learner):
     engine: Engine
     buffer: ReplayBuffer
 
+    @torch.inference_mode(mode=False)
     def _learn(self, new: Sequence[Example]) -> None:
         rate = float(np.mean([self._rate(example.label) for example in new]))
-        labels = [self._enter(example.label) for example in new]
+        labels = [self.classes.enter(example.label) for example in new]
+        self._open_rows()
 
         # Sample data from the replay buffer to combine with new data
         replayed = self.buffer.sample(self.replay, self._draw("sample"))
         x = np.concatenate([np.stack([example.item for example in new]), self.buffer.items(replayed)])
-        y = np.concatenate([np.eye(self._rows, dtype=np.float32)[labels], self.buffer.targets(replayed, self._rows)])
+        y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
 
         # Update all model parameters over augmented new and replayed data
         self.engine.update(*self._augment(x, y), rate, self.seed, self.step)
 
         for example, label in zip(new, labels, strict=True):
             # Compress and store the new data example for replay
-            self._uncount(self.buffer.label_of(id_key(example.id)))
+            self._count(label, id_key(example.id))
             self.buffer.store(self.buffer.compress(example.item), label, id_key(example.id))
             # Evict data from the replay buffer to maintain capacity
             self.buffer.evict(self._draw("evict"))
@@ -173,15 +177,16 @@ class CSSL(Learner):
 
     def _rate(self, label: Label) -> float:
         row = self.classes.row(label)
-        return self._schedule(0 if row is None else self.classes.updates[row], self._counts.get(label))
+        try:
+            return self._schedule(0 if row is None else self.classes.updates[row], self._counts.get(label))
+        except ValueError:
+            raise ValueError(f"label {label!r} is not among the counts that the learning rate follows") from None
 
-    def _enter(self, label: Label) -> int:
-        """Return the head's row for a label that is being learned, and count it."""
-        row = self.classes.enter(label)
+    def _count(self, row: int, key: int) -> None:
+        """Count an example that was learned; one that is learned anew under its id counts once."""
+        self._uncount(self.buffer.label_of(key))
         self.classes.counts[row] += 1
         self.classes.updates[row] += 1
-        self._open_rows()
-        return row
 
     @property
     def _rows(self) -> int:
@@ -196,6 +201,7 @@ class CSSL(Learner):
             self.buffer.compress(example.item)
         self._rate(example.label)
 
+    @torch.inference_mode(mode=False)
     def _build(self, shape: tuple[int, ...]) -> None:
         setting = self.settings
         keep = {name: setting[name] for name in ("codec", "capacity", "evict", "sample", "storage")}
@@ -227,6 +233,7 @@ class CSSL(Learner):
         The classes of `dataset` are known afterwards; its examples are not stored, and momentum starts from zero.
         """
         recipe = recipe or OfflineRecipe()
+        Policy.parse(recipe.augment)
         with self._lock:
             if self.step:
                 raise ValueError(f"base initialisation comes before streaming; {self.step} examples were learned")
@@ -247,6 +254,17 @@ class CSSL(Learner):
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
             train_offline(trainer, np.stack(items), rows, recipe, self.seed, progress)
             self.engine.reset_momentum()
+
+    def rename_class(self, old: object, new: object) -> None:
+        """Give a class another label, one that no class has."""
+        with self._lock:
+            super().rename_class(old, new)
+            if as_label(old) in self._counts:
+                self._counts[as_label(new)] = self._counts.pop(as_label(old))
+
+    def parameters(self) -> int:
+        """Return the number of the network's parameters as it is now; 0 before there is one."""
+        return 0 if self.shape is None else self.engine.parameters()
 
     def _buffer(self) -> ReplayBuffer | None:
         return None if self.shape is None else self.buffer

@@ -33,8 +33,11 @@ Normalise = str | tuple[Sequence[float], Sequence[float]]
 
 def check_engine(normalize: Normalise, device: str, precision: str, memory_format: str) -> None:
     """Refuse settings that no engine can be made with."""
-    if isinstance(normalize, str) and normalize not in NORMALISATIONS:
-        raise unknown("normalisation", normalize, NORMALISATIONS)
+    if isinstance(normalize, str):
+        if normalize not in NORMALISATIONS:
+            raise unknown("normalisation", normalize, NORMALISATIONS)
+    elif not _is_mean_and_std(normalize):
+        raise ValueError(f"normalize is a name or (mean, std), one number a channel, std above 0; not {normalize!r}")
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if memory_format not in MEMORY_FORMATS:
@@ -43,6 +46,16 @@ def check_engine(normalize: Normalise, device: str, precision: str, memory_forma
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} is not to be had: {str(error).splitlines()[0]}") from error
+
+
+def _is_mean_and_std(value: Any) -> bool:
+    try:
+        mean, std = (np.asarray(part, np.float64) for part in value)
+    except (TypeError, ValueError):
+        return False
+    return (
+        mean.shape in ((1,), (3,)) and std.shape in ((1,), (3,)) and bool((std > 0).all() and np.isfinite(mean).all())
+    )
 
 
 class Engine:
@@ -72,7 +85,7 @@ class Engine:
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
         self._sgd = SGD(self.classifier, momentum, weight_decay)
-        self._random_layers = classifier.has_random_layers()
+        self._random_layers = classifier.draws
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
         self.classifier.train()
@@ -108,6 +121,7 @@ class Engine:
         )
         with torch.enable_grad(), drawing, single, self._cast():
             loss = F.cross_entropy(self.classifier(images), targets)
+        self.classifier.zero_grad()  # an interrupted step may have left some
         loss.backward()  # type: ignore[no-untyped-call]
         self._sgd.step(rate)
 

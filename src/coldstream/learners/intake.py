@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from coldstream import images
@@ -74,11 +76,11 @@ class Intake:
         return array
 
 
-def check_id(id: object) -> Id:
+def check_id(id: object, limit: int = 1 << 62) -> Id:
     """Return an id in its plain form: a str, or a whole number from 0."""
     if isinstance(id, str):
         return str(id)
-    if isinstance(id, bool) or not isinstance(id, (int, np.integer)) or not 0 <= id < 1 << 62:
+    if isinstance(id, bool) or not isinstance(id, (int, np.integer)) or not 0 <= id < limit:
         raise ValueError(f"an id is a whole number from 0 or a str, not {id!r}")
     return int(id)
 
@@ -106,3 +108,12 @@ def sides(size: Any) -> tuple[int, int] | None:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"size is one side or (height, width), not {size!r}")
     return whole("size", pair[0], 1), whole("size", pair[1], 1)
+
+
+def plain(value: Any) -> Any:
+    """Return a setting as JSON can keep it: NumPy's numbers and arrays, paths and devices in plain form."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [plain(part) for part in value]
+    return str(value) if isinstance(value, (Path, torch.device)) else value

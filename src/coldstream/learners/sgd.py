@@ -51,6 +51,6 @@ class SGD:
         self._parameters = dict(self._network.named_parameters())
         for name, parameter in self._parameters.items():
             velocity = self.velocity.get(name)
-            if velocity is not None and len(velocity) != len(parameter):
+            if velocity is not None and velocity.shape != parameter.shape:
                 self.velocity[name] = torch.zeros_like(parameter)
                 self.velocity[name][: len(velocity)] = velocity

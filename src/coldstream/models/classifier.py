@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,6 +36,10 @@ class Classifier(nn.Module):
         with torch_generator(seed, 0, "weights"):
             self.body, self.features = build_body(model, shape)
         self.seed = seed
+        # Nobody knows what a module of the user's draws: it always gets a generator of its own.
+        self.draws = not isinstance(model, str) or any(
+            isinstance(module, nn.modules.dropout._DropoutNd) for module in self.body.modules()
+        )
         parameter = next(self.body.parameters(), torch.empty(0))
         empty = parameter.new_empty
         self.weight = nn.Parameter(empty((0, self.features)))
@@ -61,13 +66,8 @@ class Classifier(nn.Module):
         bound = 1 / math.sqrt(self.features)
         return generator(self.seed, k, "head").uniform(-bound, bound, self.features + 1)
 
-    def has_random_layers(self) -> bool:
-        """Whether training draws random numbers inside the network (dropout, or a user's own module)."""
-        own = (nn.modules.dropout._DropoutNd,)
-        return any(isinstance(m, own) or not type(m).__module__.startswith(_KNOWN) for m in self.body.modules())
 
-
-_KNOWN = ("torch.nn.", "torchvision.models.", "coldstream.models.")
+_ONE_AT_A_TIME = threading.RLock()  # torch's generator is the whole process's: two learners must not share a block
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def torch_generator(seed: int, step: int, role: str, device: torch.device | None
     """Seed torch's global generators for one block of code, and put them back as they were."""
     cuda = [device] if device is not None and device.type == "cuda" else []
     number = torch_seed(seed, step, role)
-    with torch.random.fork_rng(devices=cuda):
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(number)
         for one in cuda:
             with torch.cuda.device(one):

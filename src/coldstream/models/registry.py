@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +81,7 @@ def check_model(model: ModelLike) -> None:
         if model not in MODELS:
             raise unknown("model", model, MODELS)
     elif inspect.isclass(model) or not (isinstance(model, nn.Module) or callable(model)):
-        raise ValueError(f"model is a name, an nn.Module or a function that makes one, not {model!r}")
+        raise ValueError(f"model is a name, an nn.Module or a function that makes one (lambda: Net()), not {model!r}")
 
 
 def build_body(model: ModelLike, shape: Shape) -> tuple[nn.Module, int]:
@@ -92,7 +93,7 @@ def build_body(model: ModelLike, shape: Shape) -> tuple[nn.Module, int]:
     if isinstance(model, str):
         body = MODELS[model](shape)
     else:
-        body = model if isinstance(model, nn.Module) else model()
+        body = copy.deepcopy(model) if isinstance(model, nn.Module) else model()
         if not isinstance(body, nn.Module):
             raise ValueError(f"model: the function returned {type(body).__name__}, not an nn.Module")
     return body, _feature_count(body, shape, model)

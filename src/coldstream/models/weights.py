@@ -16,6 +16,22 @@ _HEADS = ("fc.", "classifier.", "head.")
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 
 
+def check_init(model: object, source: object) -> None:
+    """Refuse a file that does not exist, before anything is learned."""
+    if (
+        isinstance(source, (str, Path))
+        and source != "random"
+        and _looks_like_a_file(source)
+        and not Path(source).is_file()
+    ):
+        raise ValueError(f"weights file {str(source)!r} does not exist")
+
+
+def _looks_like_a_file(source: str | Path) -> bool:
+    path = Path(source)
+    return isinstance(source, Path) or path.suffix in _SUFFIXES or len(path.parts) > 1
+
+
 def load_weights(body: nn.Module, model: object, source: str | Path) -> None:
     """Put the weights named by `source` into a network; all of them or, with a ValueError, none.
 
@@ -25,7 +41,7 @@ def load_weights(body: nn.Module, model: object, source: str | Path) -> None:
     path = Path(source)
     if path.is_file():
         state = _read(path)
-    elif isinstance(source, Path) or path.suffix in _SUFFIXES or len(path.parts) > 1:
+    elif _looks_like_a_file(source):
         raise ValueError(f"weights file {str(source)!r} does not exist")
     else:
         state = _published(model, str(source))

@@ -78,6 +78,13 @@ class Blend:
         return max(shares, key=lambda label: shares[label])
 
 
+def one_hot(labels: NDArray[np.integer] | list[int], classes: int) -> NDArray[np.float32]:
+    """Return a row of `classes` zeros for each label, with a one at its place."""
+    rows = np.zeros((len(labels), classes), np.float32)
+    rows[np.arange(len(labels)), labels] = 1
+    return rows
+
+
 class ReplayBuffer:
     """Examples of one shape, compressed; storing, sampling and evicting cost the same at any size.
 
@@ -172,8 +179,7 @@ class ReplayBuffer:
 
     def targets(self, rows: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
         """Return one row of class probabilities for each of `rows`: one-hot, soft for consolidated entries."""
-        targets = np.zeros((len(rows), classes), np.float32)
-        targets[np.arange(len(rows)), self.index.labels.view[rows]] = 1
+        targets = one_hot(self.index.labels.view[rows], classes)
         if self.blends:
             for i, id in enumerate(self.index.ids.view[rows]):
                 if (blend := self.blends.get(int(id))) is not None:

@@ -70,7 +70,11 @@ class FixedRows:
             self._block.resize((rows, self.row_bytes), refcheck=False)
         else:
             # Reserved, not only promised: on a full disk this is an error here, not a crash at a later write.
-            os.posix_fallocate(self._file.fileno(), 0, rows * self.row_bytes)
+            size = rows * self.row_bytes
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), 0, size)
+            else:
+                os.ftruncate(self._file.fileno(), size)
             self._block = np.memmap(self._file, np.uint8, "r+", shape=(rows, self.row_bytes))
 
 

@@ -1,5 +1,15 @@
 """Orderings and their test events."""
 
-from coldstream.streams.orderings import ORDERINGS, Event, Stream, make_stream
+from coldstream.streams.class_order import draw_class_order, read_class_order, write_class_order
+from coldstream.streams.orderings import ORDERINGS, make_stream
+from coldstream.streams.stream import Event, Stream
 
-__all__ = ["ORDERINGS", "Event", "Stream", "make_stream"]
+__all__ = [
+    "ORDERINGS",
+    "Event",
+    "Stream",
+    "draw_class_order",
+    "make_stream",
+    "read_class_order",
+    "write_class_order",
+]

@@ -1,0 +1,261 @@
+"""An experiment: several learners and seeds on one data set, each a job of its own, and what they come down to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coldstream import metrics
+from coldstream.data import load_dataset, select
+from coldstream.experiments.config import (
+    Config,
+    Settings,
+    changes_between,
+    learner_settings,
+    make_config,
+    read_config,
+    write_config,
+)
+from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
+from coldstream.experiments.keys import key_of, source_version
+from coldstream.experiments.records import Folder, Record, describe_environment
+from coldstream.learners import OfflineRecipe
+from coldstream.streams import Stream, make_stream
+
+_NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
+
+
+class Experiment:
+    """A config, its folder, and the jobs that it takes.
+
+    Jobs are kept in ``store`` beside the folder, by what they depend on: experiments share those that are the same.
+    """
+
+    def __init__(self, config: Config, path: Path) -> None:
+        self.config = config
+        self.folder = Folder(path)
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        data = config.data
+        train, test = load_dataset(data.name, data.root)
+        self.train, self.test = select(
+            train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
+        )
+        self._data = {"train": self.train.fingerprint(), "test": self.test.fingerprint()}
+        self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
+        self.units: dict[tuple[str, int], UnitJob] = {}
+        self.references: dict[tuple[str, int], list[OfflineJob]] = {}
+        for name in config.learners:
+            for seed in config.seeds:
+                self.units[name, seed] = self._unit(name, seed)
+                self.references[name, seed] = self._offline(name, seed) if config.offline.enabled else []
+
+    @classmethod
+    def create(cls, config: Config, path: Path) -> Experiment:
+        """Begin in a new folder, or go on in one that has the same config."""
+        text = write_config(config)
+        folder = Folder(path)
+        if folder.has("config.yaml"):
+            changed = changes_between(read_config(path / "config.yaml"), _plain(text))
+            if changed and _has_begun(path):
+                raise ValueError(
+                    f"folder {str(path)!r} is of another config; choose another --out or name. Changed:\n  "
+                    + "\n  ".join(changed)
+                )
+        elif path.is_dir() and any(path.iterdir()):
+            raise ValueError(f"folder {str(path)!r} is not empty and not a run's; choose another --out")
+        experiment = cls(config, path)
+        folder.make()
+        folder.write("environment.json", describe_environment())
+        folder.write("config.yaml", text)
+        return experiment
+
+    @classmethod
+    def open(cls, path: Path) -> Experiment:
+        """Return the experiment in a folder."""
+        if not (path / "config.yaml").is_file():
+            raise ValueError(f"there is no run in {str(path)!r} (no config.yaml in it)")
+        return cls(make_config(read_config(path / "config.yaml")), path)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs, each once: units first, then the offline references."""
+        references = (job for several in self.references.values() for job in several)
+        return list({job.key: job for job in (*self.units.values(), *references)}.values())
+
+    @property
+    def finished(self) -> bool:
+        return all(job.finished for job in self.jobs)
+
+    def _make_stream(self, seed: int) -> Stream:
+        options = self.config.stream.model_dump(exclude={"ordering", "test_every"})
+        every = self.config.stream.test_every or 1
+        return make_stream(self.train, self.config.stream.ordering, seed, every, **options)
+
+    def _unit(self, name: str, seed: int) -> UnitJob:
+        kind, settings = learner_settings(self.config, name)
+        stream = self.streams[seed]
+        if str(settings.get("rate")).startswith("linear"):
+            names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
+            settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
+        facts = {"kind": kind.__qualname__, "source": source_version(kind), "settings": settings, "seed": seed}
+        key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
+        model = settings.get("model")
+        return UnitJob(
+            f"{name}, seed {seed}",
+            key,
+            Folder(self.folder.path.parent / "store" / "units" / key),
+            make=partial(kind, **settings, seed=seed),
+            load=partial(kind.load) if isinstance(model, str) or model is None else partial(kind.load, model=model),
+            stream=stream,
+            test=self.test,
+            prequential=self.config.prequential,
+            checkpoint_every=self.config.checkpoint_every,
+            log=_tensorboard(self.folder.path, name, seed) if self.config.tensorboard else None,
+        )
+
+    def _offline(self, name: str, seed: int) -> list[OfflineJob]:
+        _, settings = learner_settings(self.config, name)
+        network = {key: settings[key] for key in _NETWORK if key in settings}
+        recipe = OfflineRecipe(**self.config.offline.model_dump(exclude={"enabled"}))
+        jobs = []
+        for event in self.streams[seed].events:
+            # Which examples have come matters to offline training, their order and ours does not.
+            part = self.train.take(np.sort(self.streams[seed].order[: event.step]))
+            classes = sorted(self.test.names[label] for label in event.classes)
+            facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
+            key = key_of({**facts, "train": part.fingerprint(), "test": self._data["test"]})
+            folder = Folder(self.folder.path.parent / "store" / "offline" / key)
+            title = f"offline, {len(classes)} classes, seed {seed}"
+            jobs.append(
+                OfflineJob(
+                    title,
+                    key,
+                    folder,
+                    settings={**network, "seed": seed},
+                    recipe=recipe,
+                    train=part,
+                    test=self.test,
+                    event=event,
+                )
+            )
+        return jobs
+
+    def results(self) -> Record:
+        """Return everything that the finished jobs found, and write it down as summary.json and metrics.jsonl."""
+        learners: Record = {}
+        lines = []
+        for name in self.config.learners:
+            runs = []
+            for seed in self.config.seeds:
+                unit = self.units[name, seed].folder
+                events = unit.lines("metrics.jsonl")
+                offline = [job.folder.read("summary.json") for job in self.references[name, seed]]
+                lines += [{"learner": name, "seed": seed, **event} for event in events]
+                runs.append({"seed": seed, **unit_results(unit.read("summary.json"), events, offline)})
+            learners[name] = {"mean": averages(runs), "runs": runs}
+        stream = self.streams[self.config.seeds[0]]
+        summary = {
+            "name": self.config.name,
+            "data": {"name": self.train.name, "train": len(self.train), "test": len(self.test)},
+            "ordering": self.config.stream.ordering,
+            "examples": len(stream.order),
+            "learners": learners,
+        }
+        self.folder.rewrite("metrics.jsonl", lines)
+        self.folder.write("timing.json", self._timing())
+        self.folder.write("summary.json", summary)
+        return summary
+
+    def _timing(self) -> Record:
+        units = {
+            name: [self.units[name, seed].folder.read("timing.json") for seed in self.config.seeds]
+            for name in self.config.learners
+        }
+        seconds = sum(job.folder.read("timing.json")["seconds"] for job in self.jobs)
+        return {"seconds": seconds, "learners": units}
+
+
+def unit_results(unit: Record, events: list[Record], offline: list[Record]) -> Record:
+    """Return the numbers of one learner and seed."""
+    accuracies, reference = ([event["accuracy"] for event in found] for found in (events, offline))
+    keep = ("step", "images", "accuracy", "top5", "ece", "ece_debiased")
+    return {
+        **unit,
+        "events": [{key: event[key] for key in keep} | {"classes": len(event["classes"])} for event in events],
+        "offline": [{key: event[key] for key in keep} for event in offline],
+        "final_accuracy": accuracies[-1],
+        "omega_per_event": metrics.omega(accuracies, reference) if reference else None,
+        "omega_final": metrics.omega(accuracies, reference[-1]) if reference else None,
+        "top5_omega_per_event": (
+            metrics.omega([e["top5"] for e in events], [e["top5"] for e in offline]) if reference else None
+        ),
+        "average_ece": metrics.average_ece([event["ece"] for event in events]),
+        "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
+        **_transfer(events),
+    }
+
+
+def _transfer(events: list[Record]) -> Record:
+    """Return forgetting and backward transfer over classes, from the first test of each to the last."""
+    classes = events[-1]["classes"]
+    matrix = np.full((len(events), len(classes)), np.nan)
+    for t, event in enumerate(events):
+        columns = event["confusion"]["columns"]
+        for name, row in zip(event["classes"], event["confusion"]["rows"], strict=True):
+            right = row[columns.index(name)] if name in columns else 0
+            matrix[t, classes.index(name)] = right / sum(row) if sum(row) else np.nan
+    tested = {c: np.flatnonzero(~np.isnan(matrix[:, c])) for c in range(len(classes))}
+    learned = {c: int(when[0]) for c, when in tested.items() if len(when) and when[0] < len(events) - 1}
+    if not learned:
+        return {"forgetting": None, "backward_transfer": None}
+    part, when = matrix[:, list(learned)], list(learned.values())
+    return {
+        "forgetting": metrics.forgetting(part, when),
+        "backward_transfer": metrics.backward_transfer(part, when),
+    }
+
+
+def averages(runs: list[Record]) -> Record:
+    """Return mean, standard deviation and number of every plain number that the runs have."""
+    names = [name for name, value in runs[0].items() if isinstance(value, float)]
+    return {name: metrics.summary([run[name] for run in runs]).to_dict() for name in names}
+
+
+def _tensorboard(path: Path, name: str, seed: int) -> Callable[[Record], None]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError(
+            "tensorboard: true needs the package tensorboard: pip install coldstream[tensorboard]"
+        ) from None
+    writer = SummaryWriter(str(path / "tensorboard" / f"{name}-{seed}"))
+
+    def log(event: Record) -> None:
+        for number in ("accuracy", "top5", "ece"):
+            writer.add_scalar(number, event[number], event["step"])
+        writer.flush()
+
+    return log
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether anything was computed for the experiment in a folder; a config that never worked may be replaced."""
+    if (path / "summary.json").exists():
+        return True
+    try:
+        return any(job.progress()[0] for job in Experiment.open(path).jobs)
+    except ValueError:
+        return False
+
+
+def _plain(text: str) -> dict[str, Any]:
+    import yaml
+
+    tree: dict[str, Any] = yaml.safe_load(text)
+    return tree

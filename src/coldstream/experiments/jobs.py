@@ -1,0 +1,229 @@
+"""The pieces of work of an experiment: units (one learner, one seed) and offline references.
+
+A job lives in a folder named by the hash of all that it depends on. It is finished when its summary.json is there;
+stopped at any moment before, it goes on from its last checkpoint to the same bits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coldstream import metrics
+from coldstream.checkpoint import MANIFEST, read_manifest
+from coldstream.data import Dataset
+from coldstream.experiments.records import Folder, Record
+from coldstream.learners import CSSL, Learner, OfflineRecipe
+from coldstream.streams import Event, Stream
+
+Watch = Callable[[int, int, str], bool]
+"""(done, total, note) -> whether to stop: how a job says how far it is and asks whether to go on."""
+
+
+class Stopped(Exception):
+    """The job was asked to stop, and did so at a checkpoint."""
+
+
+@dataclass
+class Job(ABC):
+    """A piece of work with an address."""
+
+    title: str
+    key: str
+    folder: Folder
+
+    unit: str = "examples"
+
+    @property
+    def finished(self) -> bool:
+        return self.folder.has("summary.json")
+
+    def run(self, watch: Watch) -> None:
+        """Do what is left to do; no two processes do the same job at once."""
+        self.folder.make()
+        with self._alone():
+            if not self.finished:
+                self._run(watch)
+
+    @abstractmethod
+    def _run(self, watch: Watch) -> None: ...
+
+    @abstractmethod
+    def progress(self) -> tuple[int, int]:
+        """Return (done, total) as of the last checkpoint."""
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with open(self.folder.path / "lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{self.title} is being run by another process ({self.folder.path})") from None
+            yield
+
+
+@dataclass
+class UnitJob(Job):
+    """One learner on one stream."""
+
+    make: Callable[[], Learner] = CSSL
+    load: Callable[[Path], Learner] = CSSL.load
+    stream: Stream | None = None
+    test: Dataset | None = None
+    prequential: bool = True
+    checkpoint_every: int = 200
+    log: Callable[[Record], None] | None = None
+
+    def progress(self) -> tuple[int, int]:
+        total = len(self._stream.order)
+        if self.finished:
+            return total, total
+        path = self.folder.path / "checkpoint"
+        return (int(read_manifest(path)["step"]) if (path / MANIFEST).exists() else 0), total
+
+    @property
+    def _stream(self) -> Stream:
+        assert self.stream is not None
+        return self.stream
+
+    def _run(self, watch: Watch) -> None:
+        checkpoint = self.folder.path / "checkpoint"
+        preq, seconds = metrics.Prequential(), 0.0
+        if (checkpoint / MANIFEST).exists():
+            learner = self.load(checkpoint)
+            extra = read_manifest(checkpoint)["extra"]
+            preq, seconds = metrics.Prequential.from_dict(extra["prequential"]), float(extra["seconds"])
+        else:
+            learner = self.make()
+        self.folder.rewrite(
+            "metrics.jsonl", [e for e in self.folder.lines("metrics.jsonl") if e["step"] <= learner.step]
+        )
+        done = {event["step"] for event in self.folder.lines("metrics.jsonl")}
+
+        def save() -> None:
+            learner.save(checkpoint, extra={"prequential": preq.to_dict(), "seconds": seconds})
+
+        stream, data = self._stream, self._stream.dataset
+        images, labels, names = data.images, data.labels, data.names
+        tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
+        total = len(stream.order)
+        note = ""
+        while learner.step < total:
+            if watch(learner.step, total, note):
+                save()
+                raise Stopped
+            index = int(stream.order[learner.step])
+            image, label = images[index], names[labels[index]]
+            begin = time.perf_counter()
+            if self.prequential:
+                preq.update(learner.predict_one(image) == label)
+                note = f"accuracy {preq.windowed:.1%}"
+            learner.learn_one(image, label, id=index)
+            if learner.step in ends:
+                learner.end_batch()
+            seconds += time.perf_counter() - begin
+            step = learner.step
+            if step in tests and step not in done:
+                assert self.test is not None
+                event = evaluate(learner, self.test, tests[step])
+                self.folder.append("metrics.jsonl", event)
+                if self.log:
+                    self.log(event)
+            if step % self.checkpoint_every == 0 or step == total:
+                save()
+        watch(total, total, note)
+        self._finish(learner, preq, seconds)
+
+    def _finish(self, learner: Learner, preq: metrics.Prequential, seconds: float) -> None:
+        buffer = learner._buffer()
+        timing: Record = {"seconds": seconds, "ms_per_example": 1000 * seconds / max(1, learner.step)}
+        summary: Record = {
+            "examples": learner.step,
+            "prequential": preq.cumulative,
+            "buffer": None,
+            "parameters": learner.parameters(),
+            "frozen_share": learner.frozen_share(),
+            "fingerprint": learner.fingerprint(),
+        }
+        if buffer is not None:
+            summary["buffer"] = {"examples": len(buffer), "bytes": buffer.nbytes}
+            timing["index_bytes"] = buffer.overhead_bytes
+        self.folder.write("timing.json", timing)
+        self.folder.write("summary.json", summary)
+
+
+@dataclass
+class OfflineJob(Job):
+    """The same network trained offline on everything streamed until a test, and tested then."""
+
+    settings: dict[str, Any] | None = None
+    recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
+    train: Dataset | None = None
+    test: Dataset | None = None
+    event: Event | None = None
+
+    unit: str = "epochs"
+
+    def progress(self) -> tuple[int, int]:
+        return (self.recipe.epochs if self.finished else 0), self.recipe.epochs
+
+    def _run(self, watch: Watch) -> None:
+        assert self.train is not None and self.test is not None and self.event is not None
+        begin = time.perf_counter()
+
+        def watched(epoch: int) -> None:
+            if watch(epoch, self.recipe.epochs, "") and epoch < self.recipe.epochs:
+                raise Stopped
+
+        watched(0)
+        reference = CSSL(**(self.settings or {}))
+        reference.base_init(self.train, self.recipe, watched)
+        found = evaluate(reference, self.test, self.event)
+        self.folder.write("timing.json", {"seconds": time.perf_counter() - begin})
+        self.folder.write("summary.json", found)
+
+
+def evaluate(learner: Learner, test: Dataset, event: Event) -> Record:
+    """Test on the images of the event's classes; the learner is not changed by it."""
+    subset = test.take(np.flatnonzero(np.isin(test.labels, event.classes)))
+    probabilities = learner.predict_proba_many(subset.images)
+    column = {name: i for i, name in enumerate(learner.classes_)}
+    truth = np.array([column.get(subset.names[label], -1) for label in subset.labels])
+    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    correct = predicted == truth  # a class that has not come yet is never right
+    reliability = metrics.reliability(confidence, correct)
+    ranked = np.argsort(-probabilities, axis=1, kind="stable")[:, :5]
+    place = {label: row for row, label in enumerate(event.classes)}
+    matrix = np.zeros((len(event.classes), len(column)), int)
+    np.add.at(matrix, ([place[label] for label in subset.labels.tolist()], predicted), 1)
+    curve = metrics.coverage_curve(confidence, correct)
+    return {
+        "step": event.step,
+        "classes": [subset.names[label] for label in event.classes],
+        "images": len(subset),
+        "accuracy": float(correct.mean()),
+        "top5": float((ranked == truth[:, None]).any(axis=1).mean()),
+        "ece": reliability.ece,
+        "ece_debiased": metrics.debiased_ece(confidence, correct),
+        "reliability": reliability.to_dict(),
+        "coverage": thinned(curve),
+        "confusion": {"columns": list(column), "rows": matrix.tolist()},
+    }
+
+
+def thinned(curve: metrics.CoverageCurve, points: int = 101) -> Record:
+    """Return a coverage curve at no more than some hundred thresholds."""
+    chosen = np.unique(np.linspace(0, len(curve.thresholds) - 1, points).astype(int))
+    return {
+        "threshold": [float(curve.thresholds[i]) for i in chosen],
+        "coverage": [float(curve.coverage[i]) for i in chosen],
+        "accuracy": [float(curve.accuracy[i]) for i in chosen],
+    }
