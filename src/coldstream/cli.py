@@ -138,7 +138,7 @@ def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
 
     runs = [(name, i, one) for name, found in summary["learners"].items() for i, one in enumerate(found["runs"])]
     if len(runs) > 1:
-        console.print(_table(learner_rows(summary, timing), summary["name"]))
+        console.print(_table(learner_rows(summary, timing, short=True), summary["name"]))
         return
     name, number, only = runs[0]
     console.print(_table(event_rows(only), f"{summary['name']}, {name}, seed {only['seed']}"))

@@ -40,6 +40,7 @@ class DataConfig(_Part):
 
     name: str = Field("digits", description="a name of `coldstream data list`, a folder or zip, or hf:NAME")
     root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
+    download: bool = Field(False, description="whether a set that is not there may be downloaded")
     classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
     per_class: int | None = Field(None, ge=1, description="only so many training images a class")
     test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")

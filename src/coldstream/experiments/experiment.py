@@ -42,7 +42,7 @@ class Experiment:
         if config.threads:
             torch.set_num_threads(config.threads)
         data = config.data
-        train, test = load_dataset(data.name, data.root)
+        train, test = load_dataset(data.name, data.root, data.download)
         self.train, self.test = select(
             train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
         )

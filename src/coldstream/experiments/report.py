@@ -26,6 +26,8 @@ _COLUMNS = {
     "forgetting": "forgetting",
 }
 
+_SHORT = {"final_accuracy": "accuracy", "omega_per_event": "Ω_all", "average_ece": "ECE"}
+
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d242b; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2rem }
@@ -39,11 +41,15 @@ pre { background: #f4f6f8; padding: 1rem; overflow-x: auto; font-size: .85rem }
 """
 
 
-def learner_rows(summary: Record, timing: Record) -> Rows:
-    """Return a header and a row a learner: mean ± sd over seeds, and how many there were."""
+def learner_rows(summary: Record, timing: Record, *, short: bool = False) -> Rows:
+    """Return a header and a row a learner: mean ± sd over seeds, and how many there were.
+
+    A short table has the columns that fit a terminal.
+    """
     first = next(iter(summary["learners"].values()))["mean"]
-    shown = [name for name in _COLUMNS if name in first]
-    rows = [["learner", *(_COLUMNS[name] for name in shown), "ms an example", "buffer", "parameters", "seeds"]]
+    shown = [name for name in (_SHORT if short else _COLUMNS) if name in first]
+    more = ["ms", "seeds"] if short else ["ms an example", "buffer", "parameters", "seeds"]
+    rows = [["learner", *((_SHORT if short else _COLUMNS)[name] for name in shown), *more]]
     for name, found in summary["learners"].items():
         cells = []
         for column in shown:
@@ -52,8 +58,8 @@ def learner_rows(summary: Record, timing: Record) -> Rows:
         times = [run["ms_per_example"] for run in timing["learners"][name]]
         last = found["runs"][-1]
         buffer = f"{last['buffer']['examples']:,} / {last['buffer']['bytes']:,} B" if last["buffer"] else "–"
-        extra = [f"{sum(times) / len(times):.1f}", buffer, f"{last['parameters']:,}", str(len(found["runs"]))]
-        rows.append([name, *cells, *extra])
+        facts = [] if short else [buffer, f"{last['parameters']:,}"]
+        rows.append([name, *cells, f"{sum(times) / len(times):.1f}", *facts, str(len(found["runs"]))])
     return rows
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +12,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream import checkpoint
+from coldstream.checkpoint import Segment
 from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label
+from coldstream.learners import keeping
 from coldstream.learners.intake import Id, Image, Intake, check_id, id_key, sides, whole
 from coldstream.randomness import generator
 from coldstream.replay import ReplayBuffer
@@ -68,7 +66,7 @@ class Learner(ABC):
         self._lock = threading.RLock()
         self._next_id = 0
         self._last: tuple[Id, int] | None = None
-        self._segments: dict[str, list[checkpoint.Segment]] = {}
+        self._segments: dict[str, list[Segment]] = {}
         self._forget_network()
 
     # What a method is made of.
@@ -358,12 +356,8 @@ class Learner(ABC):
 
         `extra` is a JSON-ready dict of the caller's own, kept with it (`coldstream.checkpoint.read_manifest`).
         """
-        folder = Path(path)
         with self._lock:
-            plain, arrays = self._everything()
-            known = self._segments.get(str(folder.resolve()), [])
-            manifest = {**plain, "extra": extra or {}}
-            self._segments[str(folder.resolve())] = checkpoint.write(folder, manifest, arrays, self._buffer(), known)
+            keeping.save(self, Path(path), extra or {})
 
     @classmethod
     def load(cls, path: str | Path, *, model: Any = None, **changes: Any) -> Self:
@@ -378,84 +372,12 @@ class Learner(ABC):
         **changes
             Settings that may differ from the saved ones: ``device``, ``storage`` and ``memory_format``.
         """
-        folder = Path(path)
-        if wrong := changes.keys() - {"device", "storage", "memory_format"}:
-            raise ValueError(
-                f"{sorted(wrong)[0]!r} cannot be changed on loading; device, storage and memory_format can"
-            )
-        plain, arrays, segments = checkpoint.read(folder)
-        if plain.get("kind") != cls.__name__:
-            raise checkpoint.CheckpointError(
-                f"checkpoint {str(folder)!r} is of a {plain.get('kind')!r} learner, not {cls.__name__!r}"
-            )
-        try:
-            if different := checkpoint.differences(plain["environment"]):
-                warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=2)
-            settings = {**plain["settings"], **changes}
-            if "model" in settings and settings["model"] is None and model is None:
-                raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
-            if model is not None:
-                settings["model"] = model
-            learner = cls(**cls._settings_from_json(settings))
-            learner._take_over(plain, arrays)
-            buffer = learner._buffer()
-            if buffer is not None:
-                checkpoint.read_rows(folder, buffer, segments)
-        except (KeyError, TypeError, IndexError) as error:
-            raise checkpoint.CheckpointError(f"checkpoint {str(folder)!r} is damaged: {error!r}") from error
-        learner._segments[str(folder.resolve())] = segments
-        return learner
+        return keeping.load(cls, Path(path), model, changes)
 
     def fingerprint(self) -> str:
         """Return a hash of everything that later predictions and updates depend on, stored bytes included."""
         with self._lock:
-            plain, arrays = self._everything()
-            digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-            for name in sorted(arrays):
-                digest.update(name.encode())
-                digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-            buffer = self._buffer()
-            if buffer is not None:
-                for start in range(0, len(buffer), 1024):
-                    for row in buffer.rows.get(range(start, min(len(buffer), start + 1024))):
-                        digest.update(row)
-            return digest.hexdigest()
-
-    def _everything(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain: dict[str, Any] = {
-            "kind": type(self).__name__,
-            "settings": self._settings_to_json(),
-            "step": self.step,
-            "shape": self.shape,
-            "next_id": self._next_id,
-            "last": self._last,
-            "classes": self.classes.state(),
-        }
-        if self.shape is None:
-            return plain, {}
-        method, arrays = self._state()
-        plain["method"] = method
-        buffer = self._buffer()
-        if buffer is not None:
-            plain["buffer"], index = buffer.state()
-            arrays |= {f"buffer.{name}": value for name, value in index.items()}
-        return plain, arrays
-
-    def _take_over(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.step, self._next_id = int(plain["step"]), int(plain["next_id"])
-        self._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
-        self.classes.restore(plain["classes"])
-        if plain["shape"] is None:
-            return
-        shape = tuple(int(side) for side in plain["shape"])
-        self._build(shape)
-        self.shape = shape
-        self._open_rows()
-        self._restore(plain["method"], arrays)
-        buffer = self._buffer()
-        if buffer is not None:
-            index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
-            buffer.restore(plain["buffer"], index)
+            return keeping.fingerprint(self)
 
     def _settings_to_json(self) -> dict[str, Any]:
         return dict(self.settings)

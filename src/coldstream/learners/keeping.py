@@ -1,0 +1,109 @@
+"""A learner kept on disk, taken up again, and told apart from another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coldstream import checkpoint
+
+if TYPE_CHECKING:
+    from coldstream.learners.base import Learner
+
+Kind = TypeVar("Kind", bound="Learner")
+MAY_CHANGE = {"device", "storage", "memory_format"}
+
+
+def save(learner: Learner, folder: Path, extra: dict[str, Any]) -> None:
+    """Write a checkpoint; rows that this learner wrote to the folder before are not written again."""
+    plain, arrays = everything(learner)
+    place = str(folder.resolve())
+    known = learner._segments.get(place, [])
+    learner._segments[place] = checkpoint.write(folder, {**plain, "extra": extra}, arrays, learner._buffer(), known)
+
+
+def load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) -> Kind:
+    """Return the learner that a checkpoint holds; whatever is wrong with the files is a CheckpointError."""
+    if wrong := changes.keys() - MAY_CHANGE:
+        raise ValueError(f"{min(wrong)!r} cannot be changed on loading; {', '.join(sorted(MAY_CHANGE))} can")
+    plain, arrays, segments = checkpoint.read(folder)
+    if plain.get("kind") != kind.__name__:
+        raise checkpoint.CheckpointError(
+            f"checkpoint {str(folder)!r} is of a {plain.get('kind')!r} learner, not {kind.__name__!r}"
+        )
+    try:
+        if different := checkpoint.differences(plain["environment"]):
+            warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=3)
+        settings = {**plain["settings"], **changes}
+        if "model" in settings and settings["model"] is None and model is None:
+            raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
+        if model is not None:
+            settings["model"] = model
+        learner = kind(**kind._settings_from_json(settings))
+        _take_over(learner, plain, arrays)
+        buffer = learner._buffer()
+        if buffer is not None:
+            checkpoint.read_rows(folder, buffer, segments)
+    except (KeyError, TypeError, IndexError) as error:
+        raise checkpoint.CheckpointError(f"checkpoint {str(folder)!r} is damaged: {error!r}") from error
+    learner._segments[str(folder.resolve())] = segments
+    return learner
+
+
+def fingerprint(learner: Learner) -> str:
+    """Return a hash of everything that a checkpoint holds."""
+    plain, arrays = everything(learner)
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    buffer = learner._buffer()
+    if buffer is not None:
+        for start in range(0, len(buffer), 1024):
+            for row in buffer.rows.get(range(start, min(len(buffer), start + 1024))):
+                digest.update(row)
+    return digest.hexdigest()
+
+
+def everything(learner: Learner) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return all that later predictions and updates depend on, but the buffer's rows."""
+    plain: dict[str, Any] = {
+        "kind": type(learner).__name__,
+        "settings": learner._settings_to_json(),
+        "step": learner.step,
+        "shape": learner.shape,
+        "next_id": learner._next_id,
+        "last": learner._last,
+        "classes": learner.classes.state(),
+    }
+    if learner.shape is None:
+        return plain, {}
+    plain["method"], arrays = learner._state()
+    buffer = learner._buffer()
+    if buffer is not None:
+        plain["buffer"], index = buffer.state()
+        arrays |= {f"buffer.{name}": value for name, value in index.items()}
+    return plain, arrays
+
+
+def _take_over(learner: Learner, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    learner.step, learner._next_id = int(plain["step"]), int(plain["next_id"])
+    learner._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
+    learner.classes.restore(plain["classes"])
+    if plain["shape"] is None:
+        return
+    shape = tuple(int(side) for side in plain["shape"])
+    learner._build(shape)
+    learner.shape = shape
+    learner._open_rows()
+    learner._restore(plain["method"], arrays)
+    buffer = learner._buffer()
+    if buffer is not None:
+        index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
+        buffer.restore(plain["buffer"], index)
