@@ -47,6 +47,6 @@ def test_every_example_experiment_is_a_config():
     from coldstream.experiments.config import make_config, read_config
 
     files = sorted((ROOT / "experiments").glob("*.yaml"))
-    assert len(files) >= 7
+    assert len(files) >= 3
     for file in files:
         assert make_config(read_config(file)).name == file.stem
