@@ -64,7 +64,7 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
 def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy against confidence at the end of the first seed, a panel a learner."""
     ends = _ends(summary, lines)
-    figure, panels = _figure(4.6 * len(ends), 4.7, panels=len(ends))
+    figure, panels = _figure(4.6, 4.7, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         found = Reliability.from_dict(event["reliability"])
         total, width = max(1, sum(found.count)), 1 / len(found.count)
@@ -111,7 +111,7 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
 def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw the confusion matrix at the end of the first seed, classes in order of coming, a panel a learner."""
     ends = _ends(summary, lines)
-    figure, panels = _figure(4.4 * len(ends), 4.4, panels=len(ends))
+    figure, panels = _figure(4.4, 4.4, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         columns = event["confusion"]["columns"]
         matrix = np.array(event["confusion"]["rows"], float)
@@ -129,9 +129,11 @@ def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Seque
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    columns = min(2, panels)  # more side by side are too small to read on a page
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(width * columns, height * rows), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    made = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
+    made = [figure.add_subplot(rows, columns, i + 1) for i in range(panels)]
     for axes in made:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#e6e9ec", linewidth=0.8)

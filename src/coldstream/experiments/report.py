@@ -32,8 +32,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d242b; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 p.lead { color: #55606b; margin-top: 0 } img { max-width: 100%; height: auto }
-.pictures { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start }
-.pictures img { flex: 1 1 24rem; min-width: 0; max-width: 40rem }
+.pictures img { display: block; margin: 1rem 0; max-width: min(100%, 46rem) }
+td { white-space: nowrap }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { text-align: right; padding: .25rem .8rem; border-bottom: 1px solid #e6e9ec }
 th:first-child, td:first-child { text-align: left } th { font-weight: 600 }
