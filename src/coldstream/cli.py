@@ -227,13 +227,18 @@ def data_list(
     """Show each data set, whether it is here, where it is looked for and how to get it."""
     from coldstream.data import catalog
 
-    rows = [["name", "images (train + test)", "classes", "here", "where and how"]]
-    for entry in catalog(root):
-        how = str(entry.where) if entry.present else f"{entry.where}\n{entry.how}"
-        sizes = f"{entry.train:,} + {entry.test:,}" if entry.train is not None else "–"
-        classes = "–" if entry.classes is None else str(entry.classes)
-        rows.append([entry.name, sizes, classes, "yes" if entry.present else "no", how])
+    entries = catalog(root)
+    rows = [["name", "what", "images (train + test)", "classes", "here"]]
+    for entry in entries:
+        sizes = f"{entry.train:,} + {entry.test:,}"
+        rows.append([entry.name, entry.title, sizes, f"{entry.classes:,}", "yes" if entry.present else "no"])
     console.print(_table(rows, "data sets"))
+    for entry in entries:
+        if entry.present:
+            _say(f"{entry.name}: {entry.where}" if entry.where else f"{entry.name}: embedded")
+        else:
+            _say(f"{entry.name}: not at {entry.where}; to get it: {entry.how}")
+    _say("download=True is --set data.download=true on the command line")
 
 
 class _Rate(TextColumn):

@@ -151,11 +151,14 @@ def test_what_is_finished_is_not_run_again(finished, tmp_path, monkeypatch, caps
     assert {path: path.stat().st_mtime_ns for path in before} == before
     both = json.loads((folder.parent / "two" / "summary.json").read_text())["learners"]
     assert both["cssl"]["runs"] == json.loads(summary)["learners"]["cssl"]["runs"]
-    for command in (["report", "runs/two"], ["status", "runs/two"], ["compare", "runs/digits", "runs/two"], ["list"]):
+    commands = [["report", "runs/two"], ["status", "runs/two"], ["compare", "runs/digits", "runs/two"], ["list"]]
+    for command in [*commands, ["data", "list", "--root", "nowhere"]]:
         call(monkeypatch, *command)
     said = capsys.readouterr().out
     assert "finished" in said
     assert "learners.other" in said
+    assert "digits: embedded" in said
+    assert "cifar100: not at nowhere" in said
     assert "+0.0000 (1 seed)" in said
     # A changed config in the same folder is refused, and says what changed.
     assert call(monkeypatch, "run", *SMALL, "--set", "learner.replay=6") == 2
