@@ -10,19 +10,19 @@ import sys
 import time
 from pathlib import Path
 
-EVERY = 40
+EVERY = 25
 SMALL = [
     "stream.test_every=2",
     "learner.model=linear",
     "learner.replay=10",
-    "learner.capacity=300",
+    "learner.capacity=200",
     "offline.epochs=1",
     f"checkpoint_every={EVERY}",
 ]
-ONE = [*SMALL, "learner.augment=crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"]
+ONE = [*SMALL, "data.per_class=60", "learner.augment=crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"]
 GRID = [
     *SMALL,
-    "data.per_class=40",
+    "data.per_class=25",
     "data.test_per_class=10",
     "learners={crop: {augment: crop}, none: {augment: none}}",
     "seeds=[0, 1, 2]",
@@ -115,11 +115,11 @@ def test_ten_kills_change_nothing(tmp_path):
     straight = finish(tmp_path / "straight" / "run", ONE)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(7)
-    plans = [("step", rng.randrange(1, 1400)) for _ in range(6)] + [("writing", None)] * 4
+    plans = [("step", rng.randrange(1, 560)) for _ in range(6)] + [("writing", None)] * 4
     rng.shuffle(plans)
     plans.insert(0, ("step", 10))  # one before there is any checkpoint
     kills = after_checkpoint = while_writing = 0
-    for kind, moment in sorted(plans, key=lambda plan: plan[1] or rng.randrange(100, 1000)):
+    for kind, moment in sorted(plans, key=lambda plan: plan[1] or rng.randrange(50, 500)):
         process = start(folder, progress, ONE)
         progress.unlink(missing_ok=True)
         if kind == "step":
