@@ -22,7 +22,7 @@ def batch(seed, rows=9, classes=4):
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_updates_are_torch_sgd_to_the_bit(precision):
+def test_updates_are_those_of_torch_sgd(precision):
     mine = Engine(
         Classifier("resnet8-16", (3, 8, 8), 0, 4),
         momentum=0.9,

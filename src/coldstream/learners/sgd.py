@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class SGD:
-    """g = grad + decay w;  v = momentum v + g;  w -= rate v: torch.optim.SGD's numbers, to the bit.
+    """g = grad + decay w;  v = momentum v + g;  w -= rate v, as torch.optim.SGD has it.
 
     The kernel is the one that `torch.optim.SGD(fused=True)` calls. Called directly, a step on a small network
     takes a third of the time, a grown parameter keeps its velocity without a rebuilt optimiser, and torch's
