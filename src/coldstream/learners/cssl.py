@@ -121,7 +121,7 @@ class CSSL(Learner):
         if others:
             raise unknown("setting of CSSL", next(iter(others)), settings)
         check_model(model)
-        check_init(model, init)
+        check_init(init)
         check_chain(codec)
         check_engine(normalize, str(device), precision, memory_format)
         check_storage(storage)

@@ -16,7 +16,7 @@ _HEADS = ("fc.", "classifier.", "head.")
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 
 
-def check_init(model: object, source: object) -> None:
+def check_init(source: object) -> None:
     """Refuse a file that does not exist, before anything is learned."""
     if (
         isinstance(source, (str, Path))
