@@ -9,6 +9,7 @@ from torch import nn
 
 from coldstream import CSSL
 from coldstream.checks import check_learner, learner_checks
+from coldstream.learners import ER, LinearProbe
 
 
 def own_network():
@@ -32,6 +33,10 @@ CONFIGURATIONS = {
     "disk, uniform eviction, bfloat16": lambda: CSSL(
         model="mlp", replay=6, storage="disk", capacity="4KB", evict="uniform", precision="bfloat16"
     ),
+    "base-initialised": lambda: CSSL(model="mlp", init="base", replay=6, augment="none"),
+    "er": lambda: ER(model="linear", replay=6, capacity=9),
+    "linear probe": lambda: LinearProbe(model="mlp", replay=6, capacity=12),
+    "linear probe on random features": lambda: LinearProbe(model="resnet8-16", init="random", replay=6),
 }
 
 

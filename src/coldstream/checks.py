@@ -56,6 +56,18 @@ def _taught(factory: Factory, count: int = 16) -> Learner:
     return learner
 
 
+def check_says_that_it_needs_base_init(factory: Factory) -> None:
+    """Before a base initialisation that is needed, learning and predicting say so and change nothing."""
+    learner = factory()
+    if not learner.needs_base_init:
+        return
+    images, labels = _images(4)
+    before = learner.fingerprint()
+    for action in (lambda: learner.learn_one(images[0], labels[0]), lambda: learner.predict_one(images[0])):
+        assert "base" in _refusal(action), "the error does not speak of base initialisation"
+    assert learner.fingerprint() == before, "an example that was refused changed the learner"
+
+
 def check_deterministic(factory: Factory) -> None:
     """The same stream gives the same bits, whatever the global generators do meanwhile."""
     first = _taught(factory).fingerprint()

@@ -18,6 +18,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coldstream.augment import Policy
-from coldstream.learners import LEARNERS, Learner
+from coldstream.learners import LEARNERS, Learner, OfflineRecipe
 from coldstream.phrases import unknown
 
 Settings = dict[str, Any]
@@ -56,17 +57,35 @@ class StreamConfig(_Part):
     class_order: list[str] | None = None
 
 
-class OfflineConfig(_Part):
-    """How the same network is trained offline for comparison, once per test event."""
+class RecipeConfig(_Part):
+    """How a network is trained offline."""
 
-    enabled: bool = True
-    epochs: int = Field(30, ge=1)
+    epochs: int = Field(30, ge=0)
     batch: int = Field(64, ge=1)
     rate: float = Field(0.1, gt=0)
     weight_decay: float = 5e-4
     momentum: float = 0.9
     augment: str = "crop"
     drops: tuple[int, ...] = ()
+
+    def recipe(self) -> OfflineRecipe:
+        """Return what the learners take."""
+        return OfflineRecipe(**{field.name: getattr(self, field.name) for field in fields(OfflineRecipe)})
+
+
+class OfflineConfig(RecipeConfig):
+    """How the same network is trained offline for comparison, once per test event."""
+
+    enabled: bool = True
+
+
+class BaseConfig(RecipeConfig):
+    """How learners with `init: base` are base-initialised, on the beginning of the stream, which then comes again."""
+
+    classes: int | None = Field(None, ge=1, description="the first so many classes; None: the stream's first batch")
+    epochs: int = Field(50, ge=0)
+    batch: int = Field(128, ge=1)
+    augment: str = "crop|flip"
 
 
 class Config(_Part):
@@ -79,6 +98,7 @@ class Config(_Part):
     learners: dict[str, Settings] = Field({"cssl": {}}, min_length=1)
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
     offline: OfflineConfig = OfflineConfig()
+    base: BaseConfig = BaseConfig()
     prequential: bool = Field(True, description="predict each example before learning it")
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
     threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
@@ -112,12 +132,25 @@ def learner_class(kind: str) -> type[Learner]:
     return found
 
 
+def _settings_of(kind: type[Learner]) -> Settings:
+    """Return all settings of a learner and their defaults, those that it hands on to its base classes included."""
+    defaults: Settings = {}
+    for owner in kind.__mro__:
+        if "__init__" not in vars(owner):
+            continue
+        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
+        defaults = {**own, **defaults}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return defaults
+
+
 def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
     """Return a learner's class and all its settings, defaults spelled out."""
     given = {**config.learner, **config.learners[name]}
     kind = learner_class(str(given.pop("kind", "cssl")))
-    parameters = inspect.signature(kind.__init__).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
+    defaults = _settings_of(kind)
     for key in given:
         if key == "seed":
             raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
@@ -153,7 +186,8 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
-    Policy.parse(config.offline.augment)
+    for recipe in (config.offline, config.base):
+        Policy.parse(recipe.augment)
     for name in config.learners:
         kind, settings = learner_settings(config, name)
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
@@ -187,7 +221,7 @@ def _explain(error: Any) -> str:
 
 def _fields(name: str, annotation: Any) -> list[str]:
     if name == "learner":
-        return list(inspect.signature(LEARNERS["cssl"].__init__).parameters)
+        return list(_settings_of(LEARNERS["cssl"]))
     return list(getattr(annotation, "model_fields", ()))
 
 

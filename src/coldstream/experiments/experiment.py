@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from coldstream import metrics
-from coldstream.data import load_dataset, select
+from coldstream.data import Dataset, load_dataset, select
 from coldstream.experiments.config import (
     Config,
     Settings,
@@ -24,7 +24,6 @@ from coldstream.experiments.config import (
 from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
 from coldstream.experiments.keys import key_of, source_version
 from coldstream.experiments.records import Folder, Record, describe_environment
-from coldstream.learners import OfflineRecipe
 from coldstream.streams import Stream, make_stream
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
@@ -104,6 +103,10 @@ class Experiment:
             names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
         facts = {"kind": kind.__qualname__, "source": source_version(kind), "settings": settings, "seed": seed}
+        base, recipe = None, self.config.base.recipe()
+        if settings.get("init") == "base":
+            base = self._base(stream)
+            facts["base"] = {"data": base.fingerprint(), "recipe": str(recipe)}
         key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
         model = settings.get("model")
         return UnitJob(
@@ -114,15 +117,27 @@ class Experiment:
             load=partial(kind.load) if isinstance(model, str) or model is None else partial(kind.load, model=model),
             stream=stream,
             test=self.test,
+            base=base,
+            recipe=recipe,
             prequential=self.config.prequential,
             checkpoint_every=self.config.checkpoint_every,
             log=_tensorboard(self.folder.path, name, seed) if self.config.tensorboard else None,
         )
 
+    def _base(self, stream: Stream) -> Dataset:
+        """Return the beginning of a stream: its first classes, or its first batch."""
+        labels = self.train.labels[stream.order]
+        if (classes := self.config.base.classes) is None:
+            return self.train.take(stream.order[: stream.batches[0]])
+        first = list(dict.fromkeys(labels.tolist()))[:classes]
+        return self.train.take(stream.order[np.isin(labels, first)])
+
     def _offline(self, name: str, seed: int) -> list[OfflineJob]:
         _, settings = learner_settings(self.config, name)
         network = {key: settings[key] for key in _NETWORK if key in settings}
-        recipe = OfflineRecipe(**self.config.offline.model_dump(exclude={"enabled"}))
+        if network.get("init") == "base":
+            network["init"] = "random"
+        recipe = self.config.offline.recipe()
         jobs = []
         for event in self.streams[seed].events:
             # Which examples have come matters to offline training, their order and ours does not.

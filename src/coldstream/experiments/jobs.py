@@ -78,6 +78,8 @@ class UnitJob(Job):
     load: Callable[[Path], Learner] = CSSL.load
     stream: Stream | None = None
     test: Dataset | None = None
+    base: Dataset | None = None
+    recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
     prequential: bool = True
     checkpoint_every: int = 200
     log: Callable[[Record], None] | None = None
@@ -102,7 +104,7 @@ class UnitJob(Job):
             extra = read_manifest(checkpoint)["extra"]
             preq, seconds = metrics.Prequential.from_dict(extra["prequential"]), float(extra["seconds"])
         else:
-            learner = self.make()
+            learner = self._prepared(watch)
         self.folder.rewrite(
             "metrics.jsonl", [e for e in self.folder.lines("metrics.jsonl") if e["step"] <= learner.step]
         )
@@ -112,7 +114,7 @@ class UnitJob(Job):
             learner.save(checkpoint, extra={"prequential": preq.to_dict(), "seconds": seconds})
 
         stream, data = self._stream, self._stream.dataset
-        images, labels, names = data.images, data.labels, data.names
+        images, labels, names, ids = data.images, data.labels, data.names, data.identities()
         tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
         total = len(stream.order)
         note = ""
@@ -126,7 +128,7 @@ class UnitJob(Job):
             if self.prequential:
                 preq.update(learner.predict_one(image) == label)
                 note = f"accuracy {preq.windowed:.1%}"
-            learner.learn_one(image, label, id=index)
+            learner.learn_one(image, label, id=ids[index])
             if learner.step in ends:
                 learner.end_batch()
             seconds += time.perf_counter() - begin
@@ -142,6 +144,22 @@ class UnitJob(Job):
         watch(total, total, note)
         self._finish(learner, preq, seconds)
 
+    def _prepared(self, watch: Watch) -> Learner:
+        """Return a learner that can begin to stream."""
+        learner = self.make()
+        if learner.needs_base_init:
+            assert self.base is not None
+
+            def watched(epoch: int) -> None:
+                if watch(0, len(self._stream.order), f"base initialisation, epoch {epoch} of {self.recipe.epochs}"):
+                    raise Stopped
+
+            watched(0)
+            learner.base_init(self.base, self.recipe, watched)
+            empty: Record = {"prequential": metrics.Prequential().to_dict(), "seconds": 0.0}
+            learner.save(self.folder.path / "checkpoint", extra=empty)
+        return learner
+
     def _finish(self, learner: Learner, preq: metrics.Prequential, seconds: float) -> None:
         buffer = learner._buffer()
         timing: Record = {"seconds": seconds, "ms_per_example": 1000 * seconds / max(1, learner.step)}
@@ -153,9 +171,9 @@ class UnitJob(Job):
             "frozen_share": learner.frozen_share(),
             "fingerprint": learner.fingerprint(),
         }
-        if buffer is not None:
-            summary["buffer"] = {"examples": len(buffer), "bytes": buffer.nbytes}
-            timing["index_bytes"] = buffer.overhead_bytes
+        if learner.stores:
+            summary["buffer"] = dict(zip(("examples", "bytes"), learner.memory(), strict=True))
+            timing["index_bytes"] = buffer.overhead_bytes if buffer is not None else 0
         self.folder.write("timing.json", timing)
         self.folder.write("summary.json", summary)
 

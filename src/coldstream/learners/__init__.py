@@ -2,8 +2,10 @@
 
 from coldstream.learners.base import Learner
 from coldstream.learners.cssl import CSSL
+from coldstream.learners.er import ER
+from coldstream.learners.linear_probe import LinearProbe
 from coldstream.learners.offline import OfflineRecipe, train_offline
 
-LEARNERS: dict[str, type[Learner]] = {"cssl": CSSL}
+LEARNERS: dict[str, type[Learner]] = {"cssl": CSSL, "er": ER, "linear-probe": LinearProbe}
 
-__all__ = ["CSSL", "LEARNERS", "Learner", "OfflineRecipe", "train_offline"]
+__all__ = ["CSSL", "ER", "LEARNERS", "Learner", "LinearProbe", "OfflineRecipe", "train_offline"]

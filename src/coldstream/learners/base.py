@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,6 +17,7 @@ from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label
 from coldstream.learners import keeping
 from coldstream.learners.intake import Id, Image, Intake, check_id, id_key, sides, whole
+from coldstream.learners.offline import OfflineRecipe
 from coldstream.randomness import generator
 from coldstream.replay import ReplayBuffer
 
@@ -38,12 +39,15 @@ class Learner(ABC):
     it changes anything, so that a ValueError leaves the learner exactly as it was, and it holds one lock, so that
     other threads may predict while one learns and see the state between two steps.
 
-    Facts for tables: `needs_base_init`, `uses_replay`, `batch_incremental`, `frozen_share()`.
+    Facts for tables: `needs_base_init`, `stores`, `batch_incremental`, `frozen_share()`, `memory()`.
     """
 
-    needs_base_init: ClassVar[bool] = False
-    uses_replay: ClassVar[bool] = True
+    needs_base_init: bool = False
+    """Whether `base_init` must be called before anything else; settings may decide."""
     batch_incremental: ClassVar[bool] = False
+    """Whether examples wait until `end_batch` before the network learns from them."""
+    stores: ClassVar[str] = "images"
+    """What is kept for replay, in a word or two; empty for a method without replay."""
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Learner(ABC):
         self.settings = settings
         self.seed = whole("seed", seed, 0)
         self.step = 0
+        self.prepared = False
         self.classes = Classes(classes)
         self._lock = threading.RLock()
         self._next_id = 0
@@ -114,6 +119,11 @@ class Learner(ABC):
         """Return the share of the network's parameters that streaming never changes."""
         return 0.0
 
+    def memory(self) -> tuple[int, int]:
+        """Return how many examples are kept for replay, and in how many bytes, index apart."""
+        buffer = self._buffer()
+        return (0, 0) if buffer is None else (len(buffer), buffer.nbytes)
+
     # Learning.
 
     def learn_one(self, image: Image, label: object, *, task: object = None, id: Id | None = None) -> Id:
@@ -165,6 +175,7 @@ class Learner(ABC):
         k: int,
     ) -> list[Id]:
         self._refuse_task(task)
+        self._refuse_unprepared()
         fresh = self.shape is None
         next_id = self._next_id
         try:
@@ -192,8 +203,13 @@ class Learner(ABC):
             self._last = new[-1].id, self.classes.enter(new[-1].label)
         return [example.id for example in examples]
 
-    def base_init(self, dataset: Dataset) -> None:
-        """Train offline on a first batch of data, where a method wants that."""
+    def base_init(
+        self,
+        dataset: Dataset,
+        recipe: OfflineRecipe | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Train offline on a first batch of data, where a method wants that; `progress` hears of every epoch."""
         raise ValueError(f"{type(self).__name__} has no base initialisation")
 
     def end_batch(self) -> None:  # noqa: B027 - nothing to do, except for a few
@@ -213,6 +229,7 @@ class Learner(ABC):
         """Return probabilities (N, classes), columns in `classes_` order; no column before anything was learned."""
         with self._lock:
             self._refuse_task(task)
+            self._refuse_unprepared()
             _check_several(images)
             items = [self._intake.admit(image, self.shape, test=True) for image in images]
             seen = self.classes.seen()
@@ -394,6 +411,13 @@ class Learner(ABC):
     def _refuse_task(self, task: object) -> None:
         if task is not None:
             raise ValueError(f"{type(self).__name__} has no tasks; leave task=None (got {task!r})")
+
+    def _refuse_unprepared(self) -> None:
+        if self.needs_base_init and not self.prepared:
+            raise ValueError(
+                f"{type(self).__name__} needs base initialisation before it learns or predicts: call "
+                "base_init(dataset) first, or give it weights to start from (init=...)"
+            )
 
 
 def _check_several(images: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,17 @@ from numpy.typing import NDArray
 
 from coldstream.augment import Policy
 from coldstream.data import Dataset
-from coldstream.labels import Label, as_label, from_json
-from coldstream.learners.base import Example, Learner
-from coldstream.learners.engine import Engine, Normalise, check_engine
-from coldstream.learners.intake import id_key, plain, whole
-from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.learners.base import Example
+from coldstream.learners.engine import Normalise
+from coldstream.learners.intake import id_key
 from coldstream.learners.recipes import paper_recipe
-from coldstream.learners.schedules import get_schedule
-from coldstream.models import Classifier, ModelLike, check_init, check_model, load_weights
-from coldstream.phrases import unknown
-from coldstream.replay import Capacity, ReplayBuffer, one_hot
+from coldstream.learners.replaying import ReplayLearner
+from coldstream.models import ModelLike
+from coldstream.replay import one_hot
 from coldstream.replay.codecs import check_chain
-from coldstream.replay.eviction import get_evictor
-from coldstream.replay.rows import check_storage
-from coldstream.replay.sampling import get_sampler
 
 
-class CSSL(Learner):
+class CSSL(ReplayLearner):
     """Learns a deep network from one image at a time, from nothing: random weights, no classes, no data.
 
     Parameters
@@ -37,8 +31,8 @@ class CSSL(Learner):
         A name of `coldstream.models.MODELS`, an nn.Module that maps (N, C, H, W) to features (N, d), or a function
         that makes one. The head is the learner's and grows with the classes.
     init
-        ``"random"``; a weights file; the name of torchvision's weights for the model (``"IMAGENET1K_V1"``); or a
-        `Dataset` to base-initialise on.
+        ``"random"``; a weights file; the name of torchvision's weights for the model (``"IMAGENET1K_V1"``); a
+        `Dataset` to base-initialise on, or ``"base"``, for one that `base_init` will be given.
     size, channels
         Of the network's input. None: as the first image has them, at most 64 pixels a side.
     classes
@@ -117,40 +111,16 @@ class CSSL(Learner):
         **others: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
-        settings = {name: plain(value) for name, value in given.items()}
-        if others:
-            raise unknown("setting of CSSL", next(iter(others)), settings)
-        check_model(model)
-        check_init(init)
         check_chain(codec)
-        check_engine(normalize, str(device), precision, memory_format)
-        check_storage(storage)
-        Capacity.parse(capacity)
-        for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise ValueError(f"{name} is a number from 0 to below 1, not {value!r}")
-        get_evictor(evict)
-        get_sampler(sample)
-        self.replay = whole("replay", replay, 0)
         self.policy = Policy.parse(augment)
         if items == "vectors" and str(self.policy) != "none":
             raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
-        self._schedule = get_schedule(rate)
-        self._counts = {as_label(label): whole("counts", n, 1) for label, n in (counts or {}).items()}
-        if counts is None:
-            self._schedule(0, None)
-        super().__init__(settings, items=items, size=size, channels=channels, zoom=zoom, classes=classes, seed=seed)
-        if isinstance(init, Dataset):
-            self.base_init(init)
-
-    engine: Engine
-    buffer: ReplayBuffer
+        own = {name: given.pop(name) for name in ("codec", "augment")}
+        super().__init__(own, **given, **others)
 
     @torch.inference_mode(mode=False)
     def _learn(self, new: Sequence[Example]) -> None:
-        rate = float(np.mean([self._rate(example.label) for example in new]))
-        labels = [self.classes.enter(example.label) for example in new]
-        self._open_rows()
+        rate, labels = self._begin(new)
 
         # Sample data from the replay buffer to combine with new data
         replayed = self.buffer.sample(self.replay, self._draw("sample"))
@@ -175,119 +145,15 @@ class CSSL(Learner):
         targets = torch.from_numpy(y).to(self.engine.device, self.engine.dtype)
         return self.policy.mix(self.engine.normalise(images), targets, self.seed, self.step)
 
-    def _rate(self, label: Label) -> float:
-        row = self.classes.row(label)
-        try:
-            return self._schedule(0 if row is None else self.classes.updates[row], self._counts.get(label))
-        except ValueError:
-            raise ValueError(f"label {label!r} is not among the counts that the learning rate follows") from None
-
-    def _count(self, row: int, key: int) -> None:
-        """Count an example that was learned; one that is learned anew under its id counts once."""
-        self._uncount(self.buffer.label_of(key))
-        self.classes.counts[row] += 1
-        self.classes.updates[row] += 1
-
-    @property
-    def _rows(self) -> int:
-        """Rows of the head: one a class, or as many as were said to come."""
-        return self.classes.limit or len(self.classes)
-
-    def _open_rows(self) -> None:
-        self.engine.grow(self._rows)
-
     def _check(self, example: Example) -> None:
         if self.buffer.codec.row_bytes is None:
             self.buffer.compress(example.item)
-        self._rate(example.label)
+        super()._check(example)
 
-    @torch.inference_mode(mode=False)
     def _build(self, shape: tuple[int, ...]) -> None:
-        setting = self.settings
-        keep = {name: setting[name] for name in ("codec", "capacity", "evict", "sample", "storage")}
-        vectors = setting["items"] == "vectors"
-        self.buffer = ReplayBuffer(shape, "float32" if vectors else "uint8", **keep)
-        order = shape if vectors else (shape[2], shape[0], shape[1])
-        classifier = Classifier(setting["model"], order, self.seed, self.classes.limit or 0)
-        if isinstance(setting["init"], (str, Path)) and setting["init"] != "random":
-            load_weights(classifier.body, setting["model"], setting["init"])
-        self.engine = self._engine(classifier, setting["momentum"], setting["weight_decay"])
-
-    def _engine(self, classifier: Classifier, momentum: float, weight_decay: float) -> Engine:
-        compute = {name: self.settings[name] for name in ("normalize", "device", "precision", "memory_format")}
-        return Engine(classifier, momentum=momentum, weight_decay=weight_decay, **compute)
-
-    def _forget_network(self) -> None:
-        super()._forget_network()
-        self.__dict__.pop("engine", None)
-        self.__dict__.pop("buffer", None)
-
-    def base_init(
-        self,
-        dataset: Dataset,
-        recipe: OfflineRecipe | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        """Train the network offline on a first batch of data, then stream on from its weights.
-
-        The classes of `dataset` are known afterwards; its examples are not stored, and momentum starts from zero.
-        """
-        recipe = recipe or OfflineRecipe()
-        Policy.parse(recipe.augment)
-        with self._lock:
-            if self.step:
-                raise ValueError(f"base initialisation comes before streaming; {self.step} examples were learned")
-            if not len(dataset):
-                raise ValueError("base initialisation needs at least one example")
-            labels = [dataset.names[label] for label in dataset.labels]
-            self.classes.check(labels)
-            items: list[NDArray[Any]] = []
-            for image in dataset.images:
-                items.append(self._intake.admit(image, self.shape or (items[0].shape if items else None)))
-            if self.shape is None:
-                self._build(items[0].shape)
-                self.shape = items[0].shape
-            rows = np.array([self.classes.enter(label) for label in labels])
-            for row in rows:
-                self.classes.counts[row] += 1
-            self._open_rows()
-            trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
-            train_offline(trainer, np.stack(items), rows, recipe, self.seed, progress)
-            self.engine.reset_momentum()
-
-    def rename_class(self, old: object, new: object) -> None:
-        """Give a class another label, one that no class has."""
-        with self._lock:
-            super().rename_class(old, new)
-            if as_label(old) in self._counts:
-                self._counts[as_label(new)] = self._counts.pop(as_label(old))
-
-    def parameters(self) -> int:
-        """Return the number of the network's parameters as it is now; 0 before there is one."""
-        return 0 if self.shape is None else self.engine.parameters()
-
-    def _buffer(self) -> ReplayBuffer | None:
-        return None if self.shape is None else self.buffer
-
-    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
-        return self.engine.logits(items)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {}, self.engine.state()
-
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.engine.restore({name: value for name, value in arrays.items() if not name.startswith("buffer.")})
-
-    def _settings_to_json(self) -> dict[str, Any]:
-        own = not isinstance(self.settings["model"], str)
-        counts = None if self.settings["counts"] is None else [list(pair) for pair in self._counts.items()]
-        # A checkpoint holds the weights, so that it does not matter any more where they began.
-        return {**self.settings, "init": "random", "counts": counts} | ({"model": None} if own else {})
-
-    @classmethod
-    def _settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        counts = settings["counts"]
-        return {**settings, "counts": None if counts is None else {from_json(label): n for label, n in counts}}
+        dtype = "float32" if self.settings["items"] == "vectors" else "uint8"
+        self.buffer = self._make_buffer(shape, dtype, self.settings["codec"])
+        super()._build(shape)
 
     @classmethod
     def paper(cls, name: str, *, counts: Mapping[Any, int] | None = None, **changes: Any) -> CSSL:

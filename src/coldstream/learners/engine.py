@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -111,32 +111,51 @@ class Engine:
             self.classifier.grow(rows)
             self._sgd.grow()
 
-    def update(self, images: Tensor, targets: Tensor, rate: float, seed: int, step: int) -> None:
-        """Make one step on a batch of normalised images and soft targets."""
+    def update(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        rate: float,
+        seed: int,
+        step: int,
+        *,
+        forward: Callable[[Tensor], Tensor] | None = None,
+        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    ) -> None:
+        """Make one step on a batch of normalised images and soft targets.
+
+        A method that trains a part of the network says how its inputs become logits (`forward`); parameters that
+        have no share in it do not change. `loss` takes logits and targets.
+        """
         single: AbstractContextManager[Any] = (
-            running_statistics_for_single_values(self.classifier) if len(images) == 1 else nullcontext()
+            running_statistics_for_single_values(self.classifier) if len(inputs) == 1 else nullcontext()
         )
         drawing: AbstractContextManager[Any] = (
             torch_generator(seed, step, "layers", self.device) if self._random_layers else nullcontext()
         )
         with torch.enable_grad(), drawing, single, self._cast():
-            loss = F.cross_entropy(self.classifier(images), targets)
+            value = loss((forward or self.classifier)(inputs), targets)
         self.classifier.zero_grad()  # an interrupted step may have left some
-        loss.backward()  # type: ignore[no-untyped-call]
+        value.backward()  # type: ignore[no-untyped-call]
         self._sgd.step(rate)
 
     def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the logits of items in evaluation mode, which changes nothing in the network."""
-        out = []
+        return self.outputs(items, self.classifier).to("cpu", torch.float64).numpy()
+
+    def features(self, items: NDArray[np.generic]) -> Tensor:
+        """Return the features (N, d) of items in evaluation mode."""
+        return self.outputs(items, self.classifier.body)
+
+    def outputs(self, items: NDArray[np.generic], part: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what a part of the network makes of items in evaluation mode; nothing in it changes."""
         self.classifier.eval()
         try:
             with torch.inference_mode(), self._cast():
-                for start in range(0, len(items), _CHUNK):
-                    images = self.normalise(self.to_device(items[start : start + _CHUNK]))
-                    out.append(self.classifier(images).to("cpu", torch.float64).numpy())
+                chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
+                return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
         finally:
             self.classifier.train()
-        return np.concatenate(out) if out else np.empty((0, self.classifier.rows))
 
     def reset_momentum(self) -> None:
         """Forget all momentum."""

@@ -77,6 +77,7 @@ def everything(learner: Learner) -> tuple[dict[str, Any], dict[str, NDArray[Any]
         "kind": type(learner).__name__,
         "settings": learner._settings_to_json(),
         "step": learner.step,
+        "prepared": learner.prepared,
         "shape": learner.shape,
         "next_id": learner._next_id,
         "last": learner._last,
@@ -94,6 +95,7 @@ def everything(learner: Learner) -> tuple[dict[str, Any], dict[str, NDArray[Any]
 
 def _take_over(learner: Learner, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     learner.step, learner._next_id = int(plain["step"]), int(plain["next_id"])
+    learner.prepared = bool(plain["prepared"])
     learner._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
     learner.classes.restore(plain["classes"])
     if plain["shape"] is None:

@@ -51,7 +51,11 @@ class Classifier(nn.Module):
         return len(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(self.body(x), self.weight, self.bias)
+        return self.head(self.body(x))
+
+    def head(self, features: Tensor) -> Tensor:
+        """Return the logits of features (N, d)."""
+        return F.linear(features, self.weight, self.bias)
 
     def grow(self, rows: int) -> None:
         """Add rows until there are `rows`; those that exist keep their bits."""

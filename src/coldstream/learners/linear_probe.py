@@ -1,0 +1,69 @@
+"""Frozen features and a linear head: what a practitioner would try first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from coldstream.learners.base import Example
+from coldstream.learners.intake import id_key
+from coldstream.learners.replaying import ReplayLearner
+from coldstream.replay import one_hot
+
+
+class LinearProbe(ReplayLearner):
+    """A linear head trained with SGD on the features of a frozen network, new ones together with replayed ones.
+
+    Parameters
+    ----------
+    init
+        Where the frozen weights come from: ``"base"``, to be trained by `base_init` before anything else; a weights
+        file or torchvision's name; or ``"random"``, features of a network that never learned.
+    capacity
+        Of the buffer of features, float32.
+    **settings
+        Those of `coldstream.learners.replaying.ReplayLearner` and of the network.
+    """
+
+    stores = "features"
+
+    def __init__(self, *, init: Any = "base", capacity: str | int | None = None, **settings: Any) -> None:
+        super().__init__({}, init=init, capacity=capacity, **settings)
+
+    @torch.inference_mode(mode=False)
+    def _learn(self, new: Sequence[Example]) -> None:
+        rate, labels = self._begin(new)
+        fresh = self._features(np.stack([example.item for example in new]))
+        replayed = self.buffer.sample(self.replay, self._draw("sample"))
+        x = np.concatenate([fresh, self.buffer.items(replayed)])
+        y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
+        features, targets = (torch.from_numpy(part).to(self.engine.device, self.engine.dtype) for part in (x, y))
+        self.engine.update(features, targets, rate, self.seed, self.step, forward=self.engine.classifier.head)
+        for example, label, feature in zip(new, labels, fresh, strict=True):
+            self._keep(feature, label, id_key(example.id))
+            self.step += 1
+
+    def _keep(self, feature: NDArray[np.float32], label: int, key: int) -> None:
+        self._count(label, key)
+        self.buffer.store(self.buffer.compress(feature), label, key)
+        self.buffer.evict(self._draw("evict"))
+
+    def _features(self, items: NDArray[Any]) -> NDArray[np.float32]:
+        return self.engine.features(items).to("cpu", torch.float32).numpy()
+
+    def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
+        for feature, row, id in zip(self._features(items), rows.tolist(), ids, strict=True):
+            self.buffer.store(self.buffer.compress(feature), row, id)
+        self.buffer.evict(self._draw("evict of base"))
+
+    def _build(self, shape: tuple[int, ...]) -> None:
+        super()._build(shape)
+        self.buffer = self._make_buffer((self.engine.classifier.features,), "float32")
+
+    def _frozen(self) -> nn.Module:
+        return self.engine.classifier.body

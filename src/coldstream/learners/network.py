@@ -1,0 +1,190 @@
+"""What every learner with a network has in common: its settings, its engine, base initialisation, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from coldstream.augment import Policy
+from coldstream.data import Dataset
+from coldstream.learners.base import Learner
+from coldstream.learners.engine import Engine, Normalise, check_engine
+from coldstream.learners.intake import id_key, plain
+from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.models import Classifier, ModelLike, check_init, check_model, load_weights
+from coldstream.phrases import unknown
+
+
+class NetworkLearner(Learner):
+    """A learner around one network with a head that grows.
+
+    Parameters
+    ----------
+    own
+        The settings of the method itself, by name; they are kept with those below.
+    model
+        A name of `coldstream.models.MODELS`, an nn.Module that maps (N, C, H, W) to features (N, d), or a function
+        that makes one. The head is the learner's and grows with the classes.
+    init
+        ``"random"``; ``"base"``, random until `base_init` was called, which must come first; a weights file; the
+        name of torchvision's weights for the model (``"IMAGENET1K_V1"``); or a `Dataset` to base-initialise on.
+    size, channels
+        Of the network's input. None: as the first image has them, at most 64 pixels a side.
+    classes
+        The number of classes where it is known in advance. None: open, the head grows by a row a class.
+    normalize
+        ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
+    zoom
+        For predictions: the share of the scaled side that the centre crop keeps (ImageNet's test crop: 0.875).
+    momentum, weight_decay
+        Of SGD.
+    seed
+        Every draw is a function of (seed, step, what is drawn).
+    device, precision, memory_format
+        Where and how the network computes: ``"cuda"``; ``"float32"``, ``"float64"``, ``"bfloat16"``;
+        ``"channels_last"``, ``"contiguous"``.
+    items
+        ``"images"``, or ``"vectors"`` of numbers (for `coldstream.ColdStreamClassifier`).
+    """
+
+    engine: Engine
+
+    def __init__(
+        self,
+        own: dict[str, Any],
+        *,
+        model: ModelLike = "resnet8-16",
+        init: str | Path | Dataset = "random",
+        size: int | tuple[int, int] | None = None,
+        channels: int | None = None,
+        classes: int | None = None,
+        normalize: Normalise = "half",
+        zoom: float = 1.0,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-5,
+        seed: int = 0,
+        device: str = "cpu",
+        precision: str = "float32",
+        memory_format: str = "channels_last",
+        items: str = "images",
+        **others: Any,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
+        settings = {name: plain(value) for name, value in {**given, **own}.items()}
+        if others:
+            raise unknown(f"setting of {type(self).__name__}", next(iter(others)), settings)
+        check_model(model)
+        check_init(init)
+        check_engine(normalize, str(device), precision, memory_format)
+        for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"{name} is a number from 0 to below 1, not {value!r}")
+        super().__init__(settings, items=items, size=size, channels=channels, zoom=zoom, classes=classes, seed=seed)
+        self.needs_base_init = isinstance(init, str) and init == "base"
+        if isinstance(init, Dataset):
+            self.base_init(init)
+
+    @torch.inference_mode(mode=False)
+    def _build(self, shape: tuple[int, ...]) -> None:
+        setting = self.settings
+        order = shape if setting["items"] == "vectors" else (shape[2], shape[0], shape[1])
+        classifier = Classifier(setting["model"], order, self.seed, self.classes.limit or 0)
+        if isinstance(setting["init"], (str, Path)) and setting["init"] not in ("random", "base"):
+            load_weights(classifier.body, setting["model"], setting["init"])
+        self.engine = self._engine(classifier, setting["momentum"], setting["weight_decay"])
+
+    def _engine(self, classifier: Classifier, momentum: float, weight_decay: float) -> Engine:
+        compute = {name: self.settings[name] for name in ("normalize", "device", "precision", "memory_format")}
+        return Engine(classifier, momentum=momentum, weight_decay=weight_decay, **compute)
+
+    def _forget_network(self) -> None:
+        super()._forget_network()
+        self.__dict__.pop("engine", None)
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the head: one a class, or as many as were said to come."""
+        return self.classes.limit or len(self.classes)
+
+    def _open_rows(self) -> None:
+        self.engine.grow(self._rows)
+
+    def base_init(
+        self,
+        dataset: Dataset,
+        recipe: OfflineRecipe | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Train the network offline on a first batch of data, then stream on from its weights.
+
+        The classes of `dataset` are known afterwards, and momentum starts from zero. What a method keeps of the
+        examples is its own; kept ones bear the data set's identities as ids, so that streaming them again with
+        those replaces them. A recipe of 0 epochs leaves the weights as they are.
+        """
+        recipe = recipe or OfflineRecipe()
+        Policy.parse(recipe.augment)
+        with self._lock:
+            if self.step:
+                raise ValueError(f"base initialisation comes before streaming; {self.step} examples were learned")
+            if self.prepared:
+                raise ValueError("base initialisation was done already")
+            if not len(dataset):
+                raise ValueError("base initialisation needs at least one example")
+            labels = [dataset.names[label] for label in dataset.labels]
+            self.classes.check(labels)
+            items: list[NDArray[Any]] = []
+            for image in dataset.images:
+                items.append(self._intake.admit(image, self.shape or (items[0].shape if items else None)))
+            if self.shape is None:
+                self._build(items[0].shape)
+                self.shape = items[0].shape
+            rows = np.array([self.classes.enter(label) for label in labels])
+            for row in rows:
+                self.classes.counts[row] += 1
+            self._open_rows()
+            images = np.stack(items)
+            trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
+            train_offline(trainer, images, rows, recipe, self.seed, progress)
+            self.engine.reset_momentum()
+            self._after_base_init(images, rows, [id_key(id) for id in dataset.identities()])
+            self.prepared = True
+
+    def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
+        """Fit what else a method has on the data of base initialisation."""
+
+    def parameters(self) -> int:
+        """Return the number of the network's parameters as it is now; 0 before there is one."""
+        return 0 if self.shape is None else self.engine.parameters()
+
+    def frozen_share(self) -> float:
+        """Return the share of the network's parameters that streaming never changes."""
+        frozen = None if self.shape is None else self._frozen()
+        return 0.0 if frozen is None else sum(p.numel() for p in frozen.parameters()) / self.parameters()
+
+    def _frozen(self) -> nn.Module | None:
+        """Return the part of the network that streaming never changes."""
+        return None
+
+    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
+        return self.engine.logits(items)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, self.engine.state()
+
+    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.engine.restore(arrays)
+
+    def _settings_to_json(self) -> dict[str, Any]:
+        own = not isinstance(self.settings["model"], str)
+        # A checkpoint holds the weights, so that it does not matter any more where they began.
+        init = "base" if self.needs_base_init else "random"
+        return {**self.settings, "init": init} | ({"model": None} if own else {})
+
+
+_NOT_SETTINGS = ("self", "own", "others", "__class__")

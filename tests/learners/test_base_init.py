@@ -1,0 +1,127 @@
+"""Base initialisation: what a learner knows after it, before it, and in an experiment."""
+
+import numpy as np
+import pytest
+
+from coldstream import CSSL
+from coldstream.data import Dataset
+from coldstream.experiments import Experiment, make_config, run_jobs
+from coldstream.learners import ER, LinearProbe, OfflineRecipe
+
+RNG = np.random.default_rng(0)
+NAMES = ("ash", "beech", "cedar")
+LABELS = np.arange(24) % 3
+IMAGES = (60 * LABELS[:, None, None, None] + RNG.integers(0, 60, (24, 8, 8, 3))).astype(np.uint8)
+BASE = Dataset("base", IMAGES[LABELS < 2], LABELS[LABELS < 2], NAMES)
+SHORT = OfflineRecipe(epochs=3, batch=8, augment="none")
+
+
+def probe(**settings):
+    learner = LinearProbe(model="mlp", replay=4, **settings)
+    learner.base_init(BASE, SHORT)
+    return learner
+
+
+def test_re_streaming_the_base_batch_replaces_what_was_kept():
+    learner = probe()
+    assert learner.memory() == (16, 16 * 64 * 4)
+    for image, label, id in zip(BASE.images, BASE.labels, BASE.identities(), strict=True):
+        learner.learn_one(image, NAMES[label], id=id)
+    assert learner.memory()[0] == 16
+    assert learner.classes.counts == [8, 8]
+
+
+def test_a_class_that_comes_after_base_initialisation():
+    learner = probe()
+    assert learner.classes_ == ["ash", "beech"]
+    new = IMAGES[LABELS == 2]
+    for image in new:
+        learner.learn_one(image, "cedar")
+    assert learner.classes_ == ["ash", "beech", "cedar"]
+    assert learner.predict_many(new) == ["cedar"] * len(new)
+
+
+def test_the_frozen_part_never_changes_and_the_rest_does():
+    learner = probe()
+    before = {name: value.clone() for name, value in learner.engine.classifier.state_dict().items()}
+    for image, label in zip(IMAGES, LABELS, strict=True):
+        learner.learn_one(image, NAMES[label])
+    after = learner.engine.classifier.state_dict()
+    assert all(before[name].equal(after[name]) for name in before if name.startswith("body."))
+    assert not before["weight"].equal(after["weight"][:2])
+
+
+def test_the_probes_step_is_the_formula():
+    """One new example beside all replayed ones: v = g + decay w, w -= rate v, on the mean cross-entropy."""
+    learner = probe(rate=0.1, weight_decay=0.01)
+    classifier = learner.engine.classifier
+    z = learner.engine.features(np.stack([IMAGES[2], *BASE.images])).numpy().astype(float)
+    w, b = (p.detach().numpy().astype(float) for p in (classifier.weight, classifier.bias))
+    classifier.grow(3)
+    w3, b3 = (p.detach().numpy().astype(float) for p in (classifier.weight, classifier.bias))
+    y = np.eye(3)[[2, *BASE.labels]]
+    logits = z @ w3.T + b3
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    error = (p / p.sum(1, keepdims=True) - y) / len(y)
+    fresh = probe(
+        rate=0.1,
+        weight_decay=0.01,
+    )
+    fresh.replay = 16
+    fresh.learn_one(IMAGES[2], "cedar")
+    assert np.allclose(w3[:2], w)
+    assert np.allclose(b3[:2], b)
+    assert np.allclose(fresh.engine.classifier.weight.detach(), w3 - 0.1 * (error.T @ z + 0.01 * w3), atol=1e-5)
+    assert np.allclose(fresh.engine.classifier.bias.detach(), b3 - 0.1 * (error.sum(0) + 0.01 * b3), atol=1e-5)
+
+
+def test_zero_epochs_leave_the_weights():
+    untrained = LinearProbe(model="mlp", init="random")
+    untrained.learn_one(IMAGES[0], "ash")
+    learner = LinearProbe(model="mlp")
+    learner.base_init(BASE, OfflineRecipe(epochs=0))
+    one, two = (x.engine.classifier.body.state_dict() for x in (untrained, learner))
+    assert all(one[name].equal(two[name]) for name in one)
+
+
+def test_base_initialisation_is_refused_late_and_twice():
+    learner = probe()
+    with pytest.raises(ValueError, match="done already"):
+        learner.base_init(BASE, SHORT)
+    cold = CSSL(model="mlp", augment="none")
+    cold.learn_one(IMAGES[0], "ash")
+    with pytest.raises(ValueError, match="before streaming"):
+        cold.base_init(BASE, SHORT)
+
+
+def test_er_is_cssl_with_its_settings():
+    settings = {"model": "linear", "replay": 4, "capacity": 10}
+    one, two = ER(**settings), CSSL(**settings, augment="crop|flip", codec="raw", evict="reservoir")
+    for image, label in zip(IMAGES, LABELS, strict=True):
+        one.learn_one(image, NAMES[label])
+        two.learn_one(image, NAMES[label])
+    one, two = one.engine.state(), two.engine.state()
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("classes", [3, None])
+def test_in_an_experiment_the_beginning_of_the_stream_is_the_base(tmp_path, classes):
+    config = make_config(
+        {
+            "data": {"per_class": 6},
+            "stream": {"test_every": 2},
+            "learner": {"model": "linear", "replay": 4},
+            "learners": {"cold": {}, "probe": {"kind": "linear-probe"}},
+            "offline": {"enabled": False},
+            "base": {"classes": classes, "epochs": 2, "batch": 8},
+        }
+    )
+    experiment = Experiment.create(config, tmp_path / "run")
+    base = experiment.units["probe", 0].base
+    seen = experiment.train.labels[experiment.streams[0].order]
+    first = list(dict.fromkeys(seen.tolist()))[: classes or 2]
+    assert sorted(set(base.labels.tolist())) == sorted(first)
+    assert len(base) == 6 * len(first)
+    assert experiment.units["cold", 0].base is None
+    run_jobs(experiment)
+    assert experiment.results()["learners"]["probe"]["runs"][0]["buffer"]["examples"] == 60
