@@ -77,6 +77,7 @@ class OfflineConfig(RecipeConfig):
     """How the same network is trained offline for comparison, once per test event."""
 
     enabled: bool = True
+    epochs: int = Field(30, ge=1)
 
 
 class BaseConfig(RecipeConfig):
