@@ -22,8 +22,9 @@ from coldstream.experiments.config import (
     write_config,
 )
 from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
-from coldstream.experiments.keys import key_of, source_version
+from coldstream.experiments.keys import key_of, learner_version
 from coldstream.experiments.records import Folder, Record, describe_environment
+from coldstream.learners import CSSL
 from coldstream.streams import Stream, make_stream
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
@@ -102,7 +103,7 @@ class Experiment:
         if str(settings.get("rate")).startswith("linear"):
             names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        facts = {"kind": kind.__qualname__, "source": source_version(kind), "settings": settings, "seed": seed}
+        facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
         base, recipe = None, self.config.base.recipe()
         if settings.get("init") == "base":
             base = self._base(stream)
@@ -144,6 +145,7 @@ class Experiment:
             part = self.train.take(np.sort(self.streams[seed].order[: event.step]))
             classes = sorted(self.test.names[label] for label in event.classes)
             facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
+            facts["code"] = learner_version(CSSL)
             key = key_of({**facts, "train": part.fingerprint(), "test": self._data["test"]})
             folder = Folder(self.folder.path.parent / "store" / "offline" / key)
             title = f"offline, {len(classes)} classes, seed {seed}"

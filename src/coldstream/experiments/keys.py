@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import coldstream
-
-_FILES = ("randomness.py", "images.py", "labels.py", "checkpoint.py")
-_ROOMS = ("data", "streams", "replay", "augment", "models", "learners", "metrics")
+_ROOT = Path(__file__).parents[2]
 
 
-@lru_cache(maxsize=1)
-def code_version() -> str:
-    """Return a hash of the source of every part of the package that results depend on."""
-    root = Path(coldstream.__file__).parent
-    files = [root / name for name in _FILES] + [file for room in _ROOMS for file in sorted(root.glob(f"{room}/*.py"))]
+@lru_cache
+def code_version(*modules: str) -> str:
+    """Return a hash of the source of modules of this package, and of all in it that they import.
+
+    So a change anywhere that could change a result makes it another one, and a method that is added or mended
+    leaves the results of the others alone.
+    """
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for file in sorted(sources(*modules)):
+        digest.update(str(file.relative_to(_ROOT)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def source_version(kind: type) -> str | None:
-    """Return a hash of the file that a learner of the user's is written in; None for our own."""
-    if kind.__module__.startswith("coldstream."):
+@lru_cache
+def sources(*modules: str) -> frozenset[Path]:
+    """Return the files of modules and of everything in this package that they import, at the top or later."""
+    found: set[Path] = set()
+    waiting = [file for name in modules if (file := _file(name))]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += _imported(file)
+    return frozenset(found)
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # What is imported from a package may be a module of it, or a name that its __init__ has.
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [part if _file(part) else node.module for part in parts]
+        yield from (found for name in names if (found := _file(name)))
+
+
+def _file(module: str) -> Path | None:
+    if module.split(".")[0] != "coldstream":
         return None
-    return hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()[:16]
+    path = _ROOT.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def learner_version(kind: type) -> str:
+    """Return a hash of the source that a learner's results depend on; of a user's own, also of its file."""
+    owners = [owner.__module__ for owner in kind.__mro__ if owner.__module__.startswith("coldstream.")]
+    version = code_version(*sorted(set(owners)), "coldstream.metrics", "coldstream.experiments.evaluation")
+    if kind.__module__.startswith("coldstream."):
+        return version
+    return version + hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()[:16]
 
 
 def key_of(facts: dict[str, Any]) -> str:
-    """Return the address of a result that depends on these facts and on the code."""
-    text = json.dumps({**facts, "code": code_version()}, sort_keys=True, default=str)
+    """Return the address of a result that depends on these facts."""
+    text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
