@@ -228,6 +228,8 @@ def test_a_zip_of_photographs_of_the_users_own(tmp_path):
         (["--set", "learner.codec=quantise(6)"], "did you mean 'quantize'"),
         (["--set", "data.name=digit"], "did you mean 'digits'"),
         (["--set", "stream.ordering=class_incremental"], "did you mean 'class-incremental'"),
+        (["--set", "stream.ordering=iid"], "ordering 'iid' does not use test_every; it takes batches"),
+        (["--set", "evaluate=after"], "setting 'evaluate': input should be 'between' or 'beside', got 'after'"),
         (["--set", "learner.capacity=10B"], "capacity of 10 bytes is smaller than one example"),
         (["--set", "offline.epochs=0"], "offline.epochs"),
         (["--seed", "-1"], "setting 'seeds.0': input should be greater than or equal to 0"),

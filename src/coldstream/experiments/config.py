@@ -19,7 +19,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -80,6 +80,9 @@ class Config(_Part):
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
     offline: OfflineConfig = OfflineConfig()
     prequential: bool = Field(True, description="predict each example before learning it")
+    evaluate: Literal["between", "beside"] = Field(
+        "between", description="test between two steps, or a snapshot beside them while the stream goes on"
+    )
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
     threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
     tensorboard: bool = False

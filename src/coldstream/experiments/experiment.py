@@ -25,7 +25,7 @@ from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
 from coldstream.experiments.keys import key_of, source_version
 from coldstream.experiments.records import Folder, Record, describe_environment
 from coldstream.learners import OfflineRecipe
-from coldstream.streams import Stream, make_stream
+from coldstream.streams import Stream, make_stream, sorted_by_content
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
 
@@ -43,9 +43,13 @@ class Experiment:
             torch.set_num_threads(config.threads)
         data = config.data
         train, test = load_dataset(data.name, data.root, data.download)
-        self.train, self.test = select(
+        train, test = select(
             train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
         )
+        if not len(test):
+            raise ValueError(f"data set {test.name!r} has no test images: put some into a folder test/<class>/")
+        # Offline training and sums over test images go by the order of storage: no result may depend on it.
+        self.train, self.test = sorted_by_content(train), sorted_by_content(test)
         self._data = {"train": self.train.fingerprint(), "test": self.test.fingerprint()}
         self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
         self.units: dict[tuple[str, int], UnitJob] = {}
@@ -93,9 +97,7 @@ class Experiment:
         return all(job.finished for job in self.jobs)
 
     def _make_stream(self, seed: int) -> Stream:
-        options = self.config.stream.model_dump(exclude={"ordering", "test_every"})
-        every = self.config.stream.test_every or 1
-        return make_stream(self.train, self.config.stream.ordering, seed, every, **options)
+        return make_stream(self.train, seed=seed, **self.config.stream.model_dump())
 
     def _unit(self, name: str, seed: int) -> UnitJob:
         kind, settings = learner_settings(self.config, name)
@@ -116,6 +118,7 @@ class Experiment:
             test=self.test,
             prequential=self.config.prequential,
             checkpoint_every=self.config.checkpoint_every,
+            beside=self.config.evaluate == "beside",
             log=_tensorboard(self.folder.path, name, seed) if self.config.tensorboard else None,
         )
 

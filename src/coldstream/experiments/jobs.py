@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, read_manifest
 from coldstream.data import Dataset
+from coldstream.experiments.evaluation import Evaluation, evaluate
 from coldstream.experiments.records import Folder, Record
 from coldstream.learners import CSSL, Learner, OfflineRecipe
 from coldstream.streams import Event, Stream
@@ -80,6 +79,7 @@ class UnitJob(Job):
     test: Dataset | None = None
     prequential: bool = True
     checkpoint_every: int = 200
+    beside: bool = False
     log: Callable[[Record], None] | None = None
 
     def progress(self) -> tuple[int, int]:
@@ -103,44 +103,51 @@ class UnitJob(Job):
             preq, seconds = metrics.Prequential.from_dict(extra["prequential"]), float(extra["seconds"])
         else:
             learner = self.make()
-        self.folder.rewrite(
-            "metrics.jsonl", [e for e in self.folder.lines("metrics.jsonl") if e["step"] <= learner.step]
-        )
-        done = {event["step"] for event in self.folder.lines("metrics.jsonl")}
+        # A checkpoint has the line of every test before it, so that only those after it are made again.
+        lines = [event for event in self.folder.lines("metrics.jsonl") if event["step"] <= learner.step]
+        self.folder.rewrite("metrics.jsonl", lines)
 
         def save() -> None:
             learner.save(checkpoint, extra={"prequential": preq.to_dict(), "seconds": seconds})
 
+        assert self.test is not None
         stream, data = self._stream, self._stream.dataset
-        images, labels, names = data.images, data.labels, data.names
+        images, labels, names, ids = data.images, data.labels, data.names, stream.ids()
         tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
         total = len(stream.order)
-        note = ""
-        while learner.step < total:
-            if watch(learner.step, total, note):
-                save()
-                raise Stopped
-            index = int(stream.order[learner.step])
-            image, label = images[index], names[labels[index]]
-            begin = time.perf_counter()
-            if self.prequential:
-                preq.update(learner.predict_one(image) == label)
-                note = f"accuracy {preq.windowed:.1%}"
-            learner.learn_one(image, label, id=index)
-            if learner.step in ends:
-                learner.end_batch()
-            seconds += time.perf_counter() - begin
-            step = learner.step
-            if step in tests and step not in done:
-                assert self.test is not None
-                event = evaluate(learner, self.test, tests[step])
-                self.folder.append("metrics.jsonl", event)
-                if self.log:
-                    self.log(event)
-            if step % self.checkpoint_every == 0 or step == total:
-                save()
+        note, due = "", False
+        with Evaluation(self.test, self._found, beside=self.beside) as evaluation:
+            while learner.step < total:
+                if watch(learner.step, total, note):
+                    evaluation.wait()
+                    save()
+                    raise Stopped
+                index = int(stream.order[learner.step])
+                image, label = images[index], names[labels[index]]
+                begin = time.perf_counter()
+                if self.prequential:
+                    preq.update(learner.predict_one(image) == label)
+                    note = f"accuracy {preq.windowed:.1%}"
+                learner.learn_one(image, label, id=ids[learner.step])
+                if learner.step in ends:
+                    learner.end_batch()
+                seconds += time.perf_counter() - begin
+                step = learner.step
+                if step in tests:
+                    evaluation.begin(learner, tests[step])
+                if step == total or (due and step in tests):  # a checkpoint is put off until the next test at most
+                    evaluation.wait()
+                due = due or step % self.checkpoint_every == 0 or step == total
+                if not evaluation.under_way() and due:
+                    save()
+                    due = False
         watch(total, total, note)
         self._finish(learner, preq, seconds)
+
+    def _found(self, event: Record) -> None:
+        self.folder.append("metrics.jsonl", event)
+        if self.log:
+            self.log(event)
 
     def _finish(self, learner: Learner, preq: metrics.Prequential, seconds: float) -> None:
         buffer = learner._buffer()
@@ -189,41 +196,3 @@ class OfflineJob(Job):
         found = evaluate(reference, self.test, self.event)
         self.folder.write("timing.json", {"seconds": time.perf_counter() - begin})
         self.folder.write("summary.json", found)
-
-
-def evaluate(learner: Learner, test: Dataset, event: Event) -> Record:
-    """Test on the images of the event's classes; the learner is not changed by it."""
-    subset = test.take(np.flatnonzero(np.isin(test.labels, event.classes)))
-    probabilities = learner.predict_proba_many(subset.images)
-    column = {name: i for i, name in enumerate(learner.classes_)}
-    truth = np.array([column.get(subset.names[label], -1) for label in subset.labels])
-    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    correct = predicted == truth  # a class that has not come yet is never right
-    reliability = metrics.reliability(confidence, correct)
-    ranked = np.argsort(-probabilities, axis=1, kind="stable")[:, :5]
-    place = {label: row for row, label in enumerate(event.classes)}
-    matrix = np.zeros((len(event.classes), len(column)), int)
-    np.add.at(matrix, ([place[label] for label in subset.labels.tolist()], predicted), 1)
-    curve = metrics.coverage_curve(confidence, correct)
-    return {
-        "step": event.step,
-        "classes": [subset.names[label] for label in event.classes],
-        "images": len(subset),
-        "accuracy": float(correct.mean()),
-        "top5": float((ranked == truth[:, None]).any(axis=1).mean()),
-        "ece": reliability.ece,
-        "ece_debiased": metrics.debiased_ece(confidence, correct),
-        "reliability": reliability.to_dict(),
-        "coverage": thinned(curve),
-        "confusion": {"columns": list(column), "rows": matrix.tolist()},
-    }
-
-
-def thinned(curve: metrics.CoverageCurve, points: int = 101) -> Record:
-    """Return a coverage curve at no more than some hundred thresholds."""
-    chosen = np.unique(np.linspace(0, len(curve.thresholds) - 1, points).astype(int))
-    return {
-        "threshold": [float(curve.thresholds[i]) for i in chosen],
-        "coverage": [float(curve.coverage[i]) for i in chosen],
-        "accuracy": [float(curve.accuracy[i]) for i in chosen],
-    }

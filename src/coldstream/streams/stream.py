@@ -52,6 +52,22 @@ class Stream:
     events: tuple[Event, ...]
     batches: tuple[int, ...]
 
+    def ids(self) -> list[str]:
+        """Return an id of each example in the order of coming: its identity, numbered where that has come before.
+
+        So equal images have ids of their own, and no id depends on how the data set is stored.
+        """
+        marks = self.dataset.identities()
+        numbers: dict[str, int] = {}
+        ids: dict[str, None] = {}
+        for index in self.order.tolist():
+            mark = id = marks[index]
+            while id in ids:
+                numbers[mark] = numbers.get(mark, 1) + 1
+                id = f"{mark}#{numbers[mark]}"
+            ids[id] = None
+        return list(ids)
+
     def fingerprint(self) -> str:
         """Return a hash of what comes, where batches end and what is tested when.
 
