@@ -10,7 +10,7 @@ import fcntl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, read_manifest
 from coldstream.data import Dataset
+from coldstream.experiments.board import Board
 from coldstream.experiments.evaluation import Evaluation, evaluate
 from coldstream.experiments.records import Folder, Record
 from coldstream.learners import CSSL, Learner, OfflineRecipe
@@ -80,7 +81,7 @@ class UnitJob(Job):
     prequential: bool = True
     checkpoint_every: int = 200
     beside: bool = False
-    log: Callable[[Record], None] | None = None
+    board: Board | None = None
 
     def progress(self) -> tuple[int, int]:
         total = len(self._stream.order)
@@ -116,7 +117,10 @@ class UnitJob(Job):
         tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
         total = len(stream.order)
         note, due = "", False
-        with Evaluation(self.test, self._found, beside=self.beside) as evaluation:
+        with (
+            closing(self.board) if self.board else nullcontext(),
+            Evaluation(self.test, self._found, beside=self.beside) as evaluation,
+        ):
             while learner.step < total:
                 if watch(learner.step, total, note):
                     evaluation.wait()
@@ -146,8 +150,8 @@ class UnitJob(Job):
 
     def _found(self, event: Record) -> None:
         self.folder.append("metrics.jsonl", event)
-        if self.log:
-            self.log(event)
+        if self.board:
+            self.board.log(event)
 
     def _finish(self, learner: Learner, preq: metrics.Prequential, seconds: float) -> None:
         buffer = learner._buffer()
