@@ -188,8 +188,9 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
 
 
 def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
-    """Draw the confusion matrix at the end of the first seed, classes in order of coming, a panel a learner."""
+    """Draw the confusion matrix at the end of the first seed, a panel a learner; classes as the test lists them."""
     ends = _ends(summary, lines)
+    listed = "in order of coming" if summary["ordering"].startswith("class-") else "by name"
     figure, panels = _figure(4.4, 4.4, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         columns = event["confusion"]["columns"]
@@ -201,7 +202,7 @@ def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
         if len(columns) <= _FEW:
             axes.set_xticks(range(len(order)), [columns[i] for i in order], rotation=90 if _long(columns) else 0)
             axes.set_yticks(range(len(matrix)), event["classes"])
-        axes.set_xlabel("guess, in order of coming")
+        axes.set_xlabel(f"guess, {listed}")
         axes.set_ylabel("truth")
         axes.set_title(f"{name}: accuracy {event['accuracy']:.1%}", loc="left", fontsize=10)
     return _save(figure, path)
