@@ -87,8 +87,19 @@ class ChangesBeforeChecking(CSSL):
         return super().learn_one(image, label, **rest)
 
 
+class SnapshotsThatLearnOn(CSSL):
+    def snapshot(self):
+        twin = super().snapshot()
+        twin.engine = self.engine
+        return twin
+
+
 @pytest.mark.parametrize(
-    "broken", [DrawsGlobally, LearnsWhenAsked, KeepsInputs, ForgetsMomentum, OverBudget, ChangesBeforeChecking]
+    "broken",
+    [
+        *(DrawsGlobally, LearnsWhenAsked, KeepsInputs, ForgetsMomentum, OverBudget, ChangesBeforeChecking),
+        SnapshotsThatLearnOn,
+    ],
 )
 def test_checks_notice(broken):
     with pytest.raises(AssertionError):

@@ -151,6 +151,23 @@ def _model_of(factory: Factory) -> dict[str, Any]:
     return {} if isinstance(model, str) else {"model": model}
 
 
+def check_snapshot_answers_alike(factory: Factory) -> None:
+    """A snapshot gives the learner's answers to the bit, also when that one has learned on, and refuses to learn."""
+    learner = _taught(factory)
+    images, _ = _images(5, seed=1)
+    before, labels, fingerprint = learner.predict_proba_many(images), learner.classes_, learner.fingerprint()
+    snapshot = learner.snapshot()
+    assert learner.fingerprint() == fingerprint, "taking a snapshot changed the learner"
+    for image in images:
+        learner.learn_one(image, "new")
+    learner.end_batch()
+    assert np.array_equal(snapshot.predict_proba_many(images), before), (
+        "a snapshot answers otherwise than its learner"
+    )
+    assert snapshot.classes_ == labels, f"a snapshot of {labels} knows {snapshot.classes_}"
+    _refusal(lambda: snapshot.learn_one(images[0], labels[0]))
+
+
 def check_many_is_the_loop(factory: Factory) -> None:
     """`learn_many` with per_update=1 gives the loop's bits."""
     images, labels = _images(12)

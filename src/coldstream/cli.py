@@ -51,7 +51,8 @@ def run(
     config: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE|DATA]", help="A YAML file of settings, or a data set. Without: digits, class by class."
+            metavar="[NAME|FILE|DATA]",
+            help="An experiment of ./experiments, a YAML file, or a data set. Without: digits, class by class.",
         ),
     ] = None,
     seed: Annotated[
@@ -76,8 +77,9 @@ def run(
     """Stream a data set once, one example at a time, from a cold start, and report.
 
     With no arguments: scikit-learn's digits, class by class, tested after every second class, compared with the
-    same network trained offline. FILE may hold several learners and seeds; DATA is a name of `coldstream data list`,
-    or a folder or zip of your own (`<class>/...` or `train/<class>/...` and `test/<class>/...`).
+    same network trained offline. NAME is one of `coldstream list`; like FILE it may hold several learners and
+    seeds. DATA is a name of `coldstream data list`, or a folder or zip of your own (`<class>/...` or
+    `train/<class>/...` and `test/<class>/...`).
 
     Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, goes on to the same bits. What is finished is
     not run again, in any experiment that shares it.
@@ -87,14 +89,15 @@ def run(
     `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
     from coldstream.experiments import Experiment, Stopped, make_config, run_jobs, write_report
-    from coldstream.experiments.config import DIGITS, read_config
+    from coldstream.experiments.config import DIGITS
+    from coldstream.experiments.names import settings_of
 
     if resume is not None:
         if config is not None or seed or out is not None or set or learner:
             raise ValueError("--resume takes the run's own settings; leave the other arguments out")
         experiment = Experiment.open(resume)
     else:
-        tree = dict(DIGITS) if config is None else _settings_of(config, read_config)
+        tree = dict(DIGITS) if config is None else settings_of(config)
         changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
         changes += [f"learners.{name.rpartition(':')[2].lower()}.kind={name}" for name in learner or []]
         settings = make_config(tree, changes)
@@ -119,18 +122,6 @@ def run(
 
 def _say(text: str) -> None:
     console.print(Text(text), soft_wrap=True)
-
-
-def _settings_of(text: str, read: Any) -> dict[str, Any]:
-    """Return the settings that a file holds, or those for a data set."""
-    path = Path(text)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise ValueError(f"there is no file {text!r}")
-        found: dict[str, Any] = read(path)
-        return {"name": path.stem, **found}
-    name = path.stem if path.exists() else text.replace(":", "-").replace("/", "-")
-    return {"name": name, "data": {"name": text}}
 
 
 def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -202,20 +193,19 @@ def compare(
 def list_() -> None:
     """Show the learners and orderings there are, and the experiments in ./experiments."""
     from coldstream.experiments.config import read_config
+    from coldstream.experiments.names import experiments_here
     from coldstream.learners import LEARNERS
     from coldstream.streams import ORDERINGS
 
     console.print(f"learners: {', '.join(LEARNERS)}")
     console.print(f"orderings: {', '.join(ORDERINGS)}")
-    files = sorted(Path("experiments").glob("*.yaml"))
     rows = [["experiment", "data", "learners", "seeds"]]
-    for file in files:
+    for name, file in experiments_here().items():
         tree = read_config(file)
         learners = ", ".join(tree.get("learners", {"cssl": {}}))
-        rows.append(
-            [str(file), str(tree.get("data", {}).get("name", "digits")), learners, str(tree.get("seeds", [0]))]
-        )
-    console.print(_table(rows, "run one with: coldstream run FILE") if files else "no experiments in ./experiments")
+        rows.append([name, str(tree.get("data", {}).get("name", "digits")), learners, str(tree.get("seeds", [0]))])
+    found = len(rows) > 1
+    console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")
 
 
 @data_app.command(name="list")
@@ -238,7 +228,29 @@ def data_list(
             _say(f"{entry.name}: {entry.where}" if entry.where else f"{entry.name}: embedded")
         else:
             _say(f"{entry.name}: not at {entry.where}; to get it: {entry.how}")
-    _say("download=True is --set data.download=true on the command line")
+    _say("where it says download=True: coldstream data get NAME, or --set data.download=true with coldstream run")
+
+
+@data_app.command(name="get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="A name of `coldstream data list`, or hf:NAME for Hugging Face.")],
+    root: Annotated[
+        Path | None, typer.Option(help="Where data sets are; default COLDSTREAM_DATA or a cache.")
+    ] = None,
+) -> None:
+    """Download a data set where that is possible; say what is there already, and how to get what is not."""
+    from coldstream.data import DATASETS, catalog, load_dataset
+    from coldstream.phrases import unknown
+
+    if name not in DATASETS and not name.startswith("hf:"):
+        raise unknown("data set", name, [*DATASETS, "hf:NAME"])
+    here = {entry.name: entry for entry in catalog(root)}
+    if name in here and here[name].present:
+        _say(f"{name} is here already: {here[name].where or 'it comes with this program'}")
+        return
+    train, test = load_dataset(name, root, download=True)
+    where = next((f" in {entry.where}" for entry in catalog(root) if entry.name == name), "")
+    _say(f"{name}: {len(train):,} + {len(test):,} images, {len(train.names):,} classes{where}")
 
 
 class _Rate(TextColumn):

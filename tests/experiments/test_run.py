@@ -51,7 +51,7 @@ def test_writes_what_it_says(finished):
     folder, _ = finished
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "accuracy.png", "reliability.png", "report.html"}
-    assert names >= {"accuracy.svg", "coverage.png", "results.md", "results.csv", "results.tex"}
+    assert names >= {"accuracy.svg", "coverage.png", "confusion.png", "results.md", "results.csv", "results.tex"}
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["learners"]["cssl"]["model"] == "linear"
     assert config["learners"]["cssl"]["momentum"] == 0.9  # defaults are spelled out
@@ -98,7 +98,8 @@ def test_prints_a_table_and_bars(finished):
 def test_the_page_stands_alone(finished):
     folder, _ = finished
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 4
+    assert "What is taken for what at the end" in page
     assert not re.search(r"(src|href)=.?https?:", page)
     assert "learners:" in page
 
@@ -228,13 +229,16 @@ def test_a_zip_of_photographs_of_the_users_own(tmp_path):
         (["--set", "learner.codec=quantise(6)"], "did you mean 'quantize'"),
         (["--set", "data.name=digit"], "did you mean 'digits'"),
         (["--set", "stream.ordering=class_incremental"], "did you mean 'class-incremental'"),
+        (["--set", "stream.ordering=iid"], "ordering 'iid' does not use test_every; it takes batches"),
+        (["--set", "evaluate=after"], "setting 'evaluate': input should be 'between' or 'beside', got 'after'"),
         (["--set", "learner.capacity=10B"], "capacity of 10 bytes is smaller than one example"),
         (["--set", "offline.epochs=0"], "offline.epochs"),
         (["--seed", "-1"], "setting 'seeds.0': input should be greater than or equal to 0"),
         (["--resume", "nowhere"], "there is no run in 'nowhere'"),
         (["--resume", "nowhere", "--seed", "1"], "leave the other arguments out"),
         (["missing.yaml"], "there is no file 'missing.yaml'"),
-        (["digist"], "did you mean 'digits'"),
+        (["digist"], "there is no data set and no experiment 'digist'; did you mean the data set 'digits'?"),
+        (["zzz"], "no experiment 'zzz'; see coldstream list and coldstream data list"),
         (["--set", "learner.seed=3"], "seeds are the experiment's"),
         (["--set", "seeds=[]"], "seeds"),
         (["--learner", "nowhere:Mine"], "learner 'nowhere:Mine' cannot be imported"),
@@ -252,6 +256,46 @@ def test_errors_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
     assert message in " ".join(capsys.readouterr().err.split())
     if "10B" not in str(arguments):  # known only when the first image has come
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]  # nothing half-written
+
+
+def test_an_experiment_by_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "run", "digit-capacity") == 2
+    assert "did you mean the data set 'digits'?" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "digits-capacity.yaml").write_text("learners: {a: {replay: 3}}\nseeds: []\n")
+    assert call(monkeypatch, "run", "digit-capacity") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "did you mean the data set 'digits' or the experiment 'digits-capacity'?" in said
+    assert call(monkeypatch, "run", "digits-capacity") == 2
+    assert "setting 'seeds'" in capsys.readouterr().err  # it is the file's
+    call(monkeypatch, "list")
+    assert re.search(r"│ digits-capacity +│ digits +│ +a +│", capsys.readouterr().out)
+
+
+def test_getting_data(tmp_path, monkeypatch, capsys):
+    from coldstream.data import DATASETS, digits
+    from coldstream.data.sources import Place, Source
+
+    def get(name):
+        code = call(monkeypatch, "data", "get", name, "--root", str(tmp_path))
+        said = capsys.readouterr()
+        return code, " ".join((said.out + said.err).split())
+
+    fetch = lambda root: (root / "moths").mkdir()  # noqa: E731
+    source = Source("moths", 10, 1_442, 355, "how", (Place("moths", lambda path: digits()),), fetch)
+    monkeypatch.setitem(DATASETS, "moths", source)
+    assert get("moths") == (0, f"moths: 1,442 + 355 images, 10 classes in {tmp_path / 'moths'}")
+    assert get("moths") == (0, f"moths is here already: {tmp_path / 'moths'}")
+    assert get("digits")[0] == 0
+    code, said = get("core50")
+    assert code == 2
+    assert "It cannot be downloaded by this program. To get it: download core50_128x128.zip" in said
+    assert get("mots") == (2, f"error: unknown data set 'mots'; did you mean 'moths'? valid: {valid(DATASETS)}")
+
+
+def valid(names):
+    return ", ".join(sorted([*names, "hf:NAME"]))
 
 
 def test_help_explains_itself(tmp_path):

@@ -18,7 +18,7 @@ def train():
 
 @pytest.mark.parametrize("ordering", ["class-incremental", "iid"])
 def test_each_example_once_and_the_last_event_at_the_end(train, ordering):
-    stream = make_stream(train, ordering, 3, 2)
+    stream = make_stream(train, ordering, 3, **({"test_every": 2} if ordering == "class-incremental" else {}))
     np.testing.assert_array_equal(np.sort(stream.order), np.arange(len(train)))
     assert stream.events[-1].step == len(train)
     assert len(stream.events) == 5
@@ -43,10 +43,24 @@ def test_independent_of_how_the_data_is_stored(train, ordering):
         renamed[train.labels[shuffled]],
         tuple(train.names[i] for i in np.argsort(renamed)),
     )
-    one, two = (make_stream(data, ordering, 5, 2) for data in (train, other))
+    one, two = (make_stream(data, ordering, 5) for data in (train, other))
     np.testing.assert_array_equal(train.images[one.order], other.images[two.order])
     names = [[data.names[c] for c in s.events[0].classes] for data, s in ((train, one), (other, two))]
     assert sorted(names[0]) == sorted(names[1])
+
+
+def test_ids_are_identities_and_equal_images_have_their_own(build):
+    rows = [("a", 0, 0, 0, 7), ("a", 0, 0, 1, 7), ("b", 1, 0, 0, 7), ("b", 1, 0, 1, 8)]
+    data = build(rows, clips=False)
+    seven, eight = data.identities()[0], data.identities()[3]
+    stream = replace(make_stream(data, "iid", 0), order=np.array([3, 1, 2, 0]))
+    assert stream.ids() == [eight, seven, f"{seven}#2", f"{seven}#3"]
+    named = replace(data, keys=("x", "x", "x#2", "x"))
+    assert replace(stream, dataset=named, order=np.arange(4)).ids() == ["x", "x#2", "x#2#2", "x#3"]
+    order = np.array([2, 0, 3, 1])
+    other = data.take(order)
+    for ordering in ("iid", "class-iid", "class-incremental"):
+        assert make_stream(data, ordering, 1).ids() == make_stream(other, ordering, 1).ids()
 
 
 def test_seeds(train):
@@ -102,7 +116,7 @@ def test_gtsrb_like_numbers(build, grid):
 @pytest.mark.parametrize("ordering", ORDERINGS)
 def test_one_seed_one_stream(build, grid, ordering):
     data = build(grid(4, 2, 2, 2))
-    streams = [make_stream(data, ordering, seed, 2) for seed in (0, 0, 1, 2, 3)]
+    streams = [make_stream(data, ordering, seed) for seed in (0, 0, 1, 2, 3)]
     np.testing.assert_array_equal(streams[0].order, streams[1].order)
     prints = [stream.fingerprint() for stream in streams]
     assert prints[0] == prints[1]
@@ -190,7 +204,7 @@ def test_orderings_state_the_options_they_take():
         assert (*inspect.signature(ordering.order).parameters,) == ("dataset", "seed", *ordering.options)
 
 
-OPTIONS = {"batches": 2, "classes_per_batch": 1, "class_order": ["class 00", "class 01"]}
+OPTIONS = {"test_every": 2, "batches": 2, "classes_per_batch": 1, "class_order": ["class 00", "class 01"]}
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
@@ -198,10 +212,10 @@ OPTIONS = {"batches": 2, "classes_per_batch": 1, "class_order": ["class 00", "cl
 def test_options_that_an_ordering_does_not_use_are_refused(build, grid, ordering, option):
     data = build(grid(2, 1, 2, 2))
     if option in ORDERINGS[ordering].options:
-        assert make_stream(data, ordering, 0, 2, **{option: OPTIONS[option]})
+        assert make_stream(data, ordering, 0, **{option: OPTIONS[option]})
     else:
         with pytest.raises(ValueError, match=f"ordering '{ordering}' does not use {option}; it takes "):
-            make_stream(data, ordering, 0, 2, **{option: OPTIONS[option]})
+            make_stream(data, ordering, 0, **{option: OPTIONS[option]})
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.0, True, "2"])

@@ -51,7 +51,7 @@ def in_groups(names, size):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(rows=rows(), seed=SEEDS)
 def test_each_example_once_in_batches_that_cover(build, ordering, rows, seed):
-    stream = make_stream(build(rows), ordering, seed, 2)
+    stream = make_stream(build(rows), ordering, seed)
     assert stream.order.dtype == np.int64
     assert sorted(stream.order.tolist()) == list(range(len(rows)))
     assert stream.batches[-1] == len(rows)
@@ -126,7 +126,7 @@ def test_independent_of_how_the_data_is_stored(build, ordering, rows, seed, data
     moved = data.draw(st.permutations(rows))
     names = data.draw(st.permutations([*mine.names, "a class without examples"]))
     other = build(moved, names)
-    one, two = make_stream(mine, ordering, seed, 2), make_stream(other, ordering, seed, 2)
+    one, two = make_stream(mine, ordering, seed), make_stream(other, ordering, seed)
     assert streamed(one, rows) == streamed(two, moved)
     for a, b in zip(one.events, two.events, strict=True):
         assert (a.step, a.scope) == (b.step, b.scope)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
@@ -113,6 +113,25 @@ class Dataset:
             return self._pixel_marks
         sizes = getattr(self.images, "sizes", None)
         return [""] * len(self) if sizes is None else list(sizes())
+
+
+def numbered(marks: Iterable[str]) -> list[str]:
+    """Return the marks, each with a number where it has come before, so that none comes twice.
+
+    Examples
+    --------
+    >>> numbered(["a", "b", "a", "a"])
+    ['a', 'b', 'a#2', 'a#3']
+    """
+    numbers: dict[str, int] = {}
+    ids: dict[str, None] = {}
+    for mark in marks:
+        id = mark
+        while id in ids:
+            numbers[mark] = numbers.get(mark, 1) + 1
+            id = f"{mark}#{numbers[mark]}"
+        ids[id] = None
+    return list(ids)
 
 
 def pixel_identity(image: Pixels) -> str:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -101,6 +101,9 @@ class Config(_Part):
     offline: OfflineConfig = OfflineConfig()
     base: BaseConfig = BaseConfig()
     prequential: bool = Field(True, description="predict each example before learning it")
+    evaluate: Literal["between", "beside"] = Field(
+        "between", description="test between two steps, or a snapshot beside them while the stream goes on"
+    )
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
     threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
     tensorboard: bool = False

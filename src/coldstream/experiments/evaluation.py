@@ -1,18 +1,74 @@
-"""A test of a learner: everything that is found out about it at one moment of the stream."""
+"""Tests of a learner on the way: what is measured, and when it is computed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 
 from coldstream import metrics
 from coldstream.data import Dataset
 from coldstream.learners.base import Learner
 from coldstream.streams import Event
 
+Record = dict[str, Any]
 
-def evaluate(learner: Learner, test: Dataset, event: Event) -> dict[str, Any]:
+
+class Evaluation:
+    """Evaluates between two steps, or beside them: a snapshot, in one thread of its own, while the stream goes on.
+
+    Both give the same bits. What was found is handed on in the caller's thread, in the order of the tests, and one
+    test at a time is under way: there is never more than one snapshot.
+
+    Parameters
+    ----------
+    test
+        The test set.
+    found
+        Called with what a test found.
+    beside
+        Whether the stream goes on meanwhile.
+    """
+
+    def __init__(self, test: Dataset, found: Callable[[Record], None], *, beside: bool) -> None:
+        self._test, self._found = test, found
+        # A number of threads is a thread's own, and it decides about the last bits.
+        threads = (torch.get_num_threads(),)
+        self._pool = ThreadPoolExecutor(1, "evaluation", torch.set_num_threads, threads) if beside else None
+        self._pending: Future[Record] | None = None
+
+    def __enter__(self) -> Evaluation:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def begin(self, learner: Learner, event: Event) -> None:
+        """Test the learner as it is now; one test at a time."""
+        self.wait()
+        if self._pool is None:
+            self._found(evaluate(learner, self._test, event))
+        else:
+            self._pending = self._pool.submit(evaluate, learner.snapshot(), self._test, event)
+
+    def wait(self) -> None:
+        """Wait until what was begun is done and handed on; what went wrong in it is raised here."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._found(pending.result())
+
+    def under_way(self) -> bool:
+        """Return whether a test is under way; the result of one that has just ended is handed on first."""
+        if self._pending is not None and self._pending.done():
+            self.wait()
+        return self._pending is not None
+
+
+def evaluate(learner: Learner, test: Dataset, event: Event) -> Record:
     """Test on the images of the event's classes; the learner is not changed by it."""
     subset = test.take(np.flatnonzero(np.isin(test.labels, event.classes)))
     probabilities = learner.predict_proba_many(subset.images)
@@ -40,7 +96,7 @@ def evaluate(learner: Learner, test: Dataset, event: Event) -> dict[str, Any]:
     }
 
 
-def thinned(curve: metrics.CoverageCurve, points: int = 101) -> dict[str, Any]:
+def thinned(curve: metrics.CoverageCurve, points: int = 101) -> Record:
     """Return a coverage curve at no more than some hundred thresholds."""
     chosen = np.unique(np.linspace(0, len(curve.thresholds) - 1, points).astype(int))
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from coldstream import metrics
 from coldstream.data import Dataset, load_dataset, select
+from coldstream.experiments.board import Board
 from coldstream.experiments.config import (
     Config,
     Settings,
@@ -24,8 +23,9 @@ from coldstream.experiments.config import (
 from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
 from coldstream.experiments.keys import key_of, learner_version
 from coldstream.experiments.records import Folder, Record, describe_environment
+from coldstream.experiments.results import averages, first_steps, unit_results
 from coldstream.learners import CSSL
-from coldstream.streams import Stream, make_stream
+from coldstream.streams import Stream, make_stream, sorted_by_content
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
 
@@ -43,9 +43,13 @@ class Experiment:
             torch.set_num_threads(config.threads)
         data = config.data
         train, test = load_dataset(data.name, data.root, data.download)
-        self.train, self.test = select(
+        train, test = select(
             train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
         )
+        if not len(test):
+            raise ValueError(f"data set {test.name!r} has no test images: put some into a folder test/<class>/")
+        # Offline training and sums over test images go by the order of storage: no result may depend on it.
+        self.train, self.test = sorted_by_content(train), sorted_by_content(test)
         self._data = {"train": self.train.fingerprint(), "test": self.test.fingerprint()}
         self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
         self.units: dict[tuple[str, int], UnitJob] = {}
@@ -93,9 +97,7 @@ class Experiment:
         return all(job.finished for job in self.jobs)
 
     def _make_stream(self, seed: int) -> Stream:
-        options = self.config.stream.model_dump(exclude={"ordering", "test_every"})
-        every = self.config.stream.test_every or 1
-        return make_stream(self.train, self.config.stream.ordering, seed, every, **options)
+        return make_stream(self.train, seed=seed, **self.config.stream.model_dump())
 
     def _unit(self, name: str, seed: int) -> UnitJob:
         kind, settings = learner_settings(self.config, name)
@@ -105,7 +107,7 @@ class Experiment:
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
         facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
         base, recipe = None, self.config.base.recipe()
-        if settings.get("init") == "base":
+        if kind(**settings, seed=seed).needs_base_init:
             base = self._base(stream)
             facts["base"] = {"data": base.fingerprint(), "recipe": str(recipe)}
         key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
@@ -122,7 +124,8 @@ class Experiment:
             recipe=recipe,
             prequential=self.config.prequential,
             checkpoint_every=self.config.checkpoint_every,
-            log=_tensorboard(self.folder.path, name, seed) if self.config.tensorboard else None,
+            beside=self.config.evaluate == "beside",
+            board=Board(self.folder.path / "tensorboard" / f"{name}-{seed}") if self.config.tensorboard else None,
         )
 
     def _base(self, stream: Stream) -> Dataset:
@@ -174,7 +177,8 @@ class Experiment:
                 events = unit.lines("metrics.jsonl")
                 offline = [job.folder.read("summary.json") for job in self.references[name, seed]]
                 lines += [{"learner": name, "seed": seed, **event} for event in events]
-                runs.append({"seed": seed, **unit_results(unit.read("summary.json"), events, offline)})
+                found = unit_results(unit.read("summary.json"), events, offline, first_steps(self.streams[seed]))
+                runs.append({"seed": seed, **found})
             learners[name] = {"mean": averages(runs), "runs": runs}
         stream = self.streams[self.config.seeds[0]]
         summary = {
@@ -196,69 +200,6 @@ class Experiment:
         }
         seconds = sum(job.folder.read("timing.json")["seconds"] for job in self.jobs)
         return {"seconds": seconds, "learners": units}
-
-
-def unit_results(unit: Record, events: list[Record], offline: list[Record]) -> Record:
-    """Return the numbers of one learner and seed."""
-    accuracies, reference = ([event["accuracy"] for event in found] for found in (events, offline))
-    keep = ("step", "images", "accuracy", "top5", "ece", "ece_debiased")
-    return {
-        **unit,
-        "events": [{key: event[key] for key in keep} | {"classes": len(event["classes"])} for event in events],
-        "offline": [{key: event[key] for key in keep} for event in offline],
-        "final_accuracy": accuracies[-1],
-        "omega_per_event": metrics.omega(accuracies, reference) if reference else None,
-        "omega_final": metrics.omega(accuracies, reference[-1]) if reference else None,
-        "top5_omega_per_event": (
-            metrics.omega([e["top5"] for e in events], [e["top5"] for e in offline]) if reference else None
-        ),
-        "average_ece": metrics.average_ece([event["ece"] for event in events]),
-        "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
-        **_transfer(events),
-    }
-
-
-def _transfer(events: list[Record]) -> Record:
-    """Return forgetting and backward transfer over classes, from the first test of each to the last."""
-    classes = events[-1]["classes"]
-    matrix = np.full((len(events), len(classes)), np.nan)
-    for t, event in enumerate(events):
-        columns = event["confusion"]["columns"]
-        for name, row in zip(event["classes"], event["confusion"]["rows"], strict=True):
-            right = row[columns.index(name)] if name in columns else 0
-            matrix[t, classes.index(name)] = right / sum(row) if sum(row) else np.nan
-    tested = {c: np.flatnonzero(~np.isnan(matrix[:, c])) for c in range(len(classes))}
-    learned = {c: int(when[0]) for c, when in tested.items() if len(when) and when[0] < len(events) - 1}
-    if not learned:
-        return {"forgetting": None, "backward_transfer": None}
-    part, when = matrix[:, list(learned)], list(learned.values())
-    return {
-        "forgetting": metrics.forgetting(part, when),
-        "backward_transfer": metrics.backward_transfer(part, when),
-    }
-
-
-def averages(runs: list[Record]) -> Record:
-    """Return mean, standard deviation and number of every plain number that the runs have."""
-    names = [name for name, value in runs[0].items() if isinstance(value, float)]
-    return {name: metrics.summary([run[name] for run in runs]).to_dict() for name in names}
-
-
-def _tensorboard(path: Path, name: str, seed: int) -> Callable[[Record], None]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError(
-            "tensorboard: true needs the package tensorboard: pip install coldstream[tensorboard]"
-        ) from None
-    writer = SummaryWriter(str(path / "tensorboard" / f"{name}-{seed}"))
-
-    def log(event: Record) -> None:
-        for number in ("accuracy", "top5", "ece"):
-            writer.add_scalar(number, event[number], event["step"])
-        writer.flush()
-
-    return log
 
 
 def _has_begun(path: Path) -> bool:

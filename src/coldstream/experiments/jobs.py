@@ -10,15 +10,16 @@ import fcntl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, read_manifest
 from coldstream.data import Dataset
-from coldstream.experiments.evaluation import evaluate
+from coldstream.experiments.board import Board
+from coldstream.experiments.evaluation import Evaluation, evaluate
 from coldstream.experiments.records import Folder, Record
 from coldstream.learners import CSSL, Learner, OfflineRecipe
 from coldstream.streams import Event, Stream
@@ -70,6 +71,26 @@ class Job(ABC):
 
 
 @dataclass
+class Clock:
+    """Seconds spent learning, and predicting each example before; over all sittings."""
+
+    learn: float = 0.0
+    predict: float = 0.0
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.learn += time.perf_counter() - begin
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.predict += time.perf_counter() - begin
+
+
+@dataclass
 class UnitJob(Job):
     """One learner on one stream."""
 
@@ -81,7 +102,8 @@ class UnitJob(Job):
     recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
     prequential: bool = True
     checkpoint_every: int = 200
-    log: Callable[[Record], None] | None = None
+    beside: bool = False
+    board: Board | None = None
 
     def progress(self) -> tuple[int, int]:
         total = len(self._stream.order)
@@ -97,51 +119,61 @@ class UnitJob(Job):
 
     def _run(self, watch: Watch) -> None:
         checkpoint = self.folder.path / "checkpoint"
-        preq, seconds = metrics.Prequential(), 0.0
+        preq, clock = metrics.Prequential(), Clock()
         if (checkpoint / MANIFEST).exists():
             learner = self.load(checkpoint)
             extra = read_manifest(checkpoint)["extra"]
-            preq, seconds = metrics.Prequential.from_dict(extra["prequential"]), float(extra["seconds"])
+            preq, clock = metrics.Prequential.from_dict(extra["prequential"]), Clock(**extra["clock"])
         else:
             learner = self._prepared(watch)
-        self.folder.rewrite(
-            "metrics.jsonl", [e for e in self.folder.lines("metrics.jsonl") if e["step"] <= learner.step]
-        )
-        done = {event["step"] for event in self.folder.lines("metrics.jsonl")}
+        # A checkpoint has the line of every test before it, so that only those after it are made again.
+        lines = [event for event in self.folder.lines("metrics.jsonl") if event["step"] <= learner.step]
+        self.folder.rewrite("metrics.jsonl", lines)
 
         def save() -> None:
-            learner.save(checkpoint, extra={"prequential": preq.to_dict(), "seconds": seconds})
+            learner.save(checkpoint, extra={"prequential": preq.to_dict(), "clock": asdict(clock)})
 
+        assert self.test is not None
         stream, data = self._stream, self._stream.dataset
-        images, labels, names, ids = data.images, data.labels, data.names, data.identities()
+        images, labels, names, ids = data.images, data.labels, data.names, stream.ids()
         tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
         total = len(stream.order)
-        note = ""
-        while learner.step < total:
-            if watch(learner.step, total, note):
-                save()
-                raise Stopped
-            index = int(stream.order[learner.step])
-            image, label = images[index], names[labels[index]]
-            begin = time.perf_counter()
-            if self.prequential:
-                preq.update(learner.predict_one(image) == label)
-                note = f"accuracy {preq.windowed:.1%}"
-            learner.learn_one(image, label, id=ids[index])
-            if learner.step in ends:
-                learner.end_batch()
-            seconds += time.perf_counter() - begin
-            step = learner.step
-            if step in tests and step not in done:
-                assert self.test is not None
-                event = evaluate(learner, self.test, tests[step])
-                self.folder.append("metrics.jsonl", event)
-                if self.log:
-                    self.log(event)
-            if step % self.checkpoint_every == 0 or step == total:
-                save()
+        note, due = "", False
+        with (
+            closing(self.board) if self.board else nullcontext(),
+            Evaluation(self.test, self._found, beside=self.beside) as evaluation,
+        ):
+            while learner.step < total:
+                if watch(learner.step, total, note):
+                    evaluation.wait()
+                    save()
+                    raise Stopped
+                index = int(stream.order[learner.step])
+                image, label = images[index], names[labels[index]]
+                if self.prequential:
+                    with clock.predicting():
+                        preq.update(learner.predict_one(image) == label)
+                    note = f"accuracy {preq.windowed:.1%}"
+                with clock.learning():
+                    learner.learn_one(image, label, id=ids[learner.step])
+                    if learner.step in ends:
+                        learner.end_batch()
+                step = learner.step
+                if step in tests:
+                    evaluation.begin(learner, tests[step])
+                if step == total or (due and step in tests):  # a checkpoint is put off until the next test at most
+                    evaluation.wait()
+                due = due or step % self.checkpoint_every == 0 or step == total
+                if not evaluation.under_way() and due:
+                    save()
+                    due = False
         watch(total, total, note)
-        self._finish(learner, preq, seconds)
+        self._finish(learner, preq, clock)
+
+    def _found(self, event: Record) -> None:
+        self.folder.append("metrics.jsonl", event)
+        if self.board:
+            self.board.log(event)
 
     def _prepared(self, watch: Watch) -> Learner:
         """Return a learner that can begin to stream."""
@@ -155,13 +187,16 @@ class UnitJob(Job):
 
             watched(0)
             learner.base_init(self.base, self.recipe, watched)
-            empty: Record = {"prequential": metrics.Prequential().to_dict(), "seconds": 0.0}
-            learner.save(self.folder.path / "checkpoint", extra=empty)
+            nothing = {"prequential": metrics.Prequential().to_dict(), "clock": asdict(Clock())}
+            learner.save(self.folder.path / "checkpoint", extra=nothing)
         return learner
 
-    def _finish(self, learner: Learner, preq: metrics.Prequential, seconds: float) -> None:
+    def _finish(self, learner: Learner, preq: metrics.Prequential, clock: Clock) -> None:
         buffer = learner._buffer()
-        timing: Record = {"seconds": seconds, "ms_per_example": 1000 * seconds / max(1, learner.step)}
+        timing: Record = {
+            "seconds": clock.learn + clock.predict,
+            "ms_per_example": 1000 * clock.learn / max(1, learner.step),
+        }
         summary: Record = {
             "examples": learner.step,
             "prequential": preq.cumulative,

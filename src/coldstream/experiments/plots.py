@@ -10,6 +10,7 @@ import numpy as np
 
 from coldstream.experiments.records import Record
 from coldstream.metrics import Reliability
+from coldstream.replay import Capacity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,14 +20,21 @@ COLOURS = ("#1f5fa8", "#b3342b", "#2c8a57", "#7a4fa3", "#8a6d1f", "#2a8f9e", "#a
 MARKERS = ("o", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2)))
 OFFLINE, QUIET, BARS = "#d1761b", "#9aa3ad", "#dfe5ec"
+_FEW = 20  # classes whose names fit an axis
 
 
-def draw_all(path: Path, summary: Record, lines: list[Record]) -> list[Path]:
-    """Draw every picture of an experiment into a folder, as PNG and SVG; return the PNG files."""
-    made = [accuracy(path / "accuracy.png", summary, lines), reliability(path / "reliability.png", summary, lines)]
+def draw_all(path: Path, summary: Record, lines: list[Record], settings: dict[str, Record]) -> list[Path]:
+    """Draw every picture of an experiment into a folder, as PNG and SVG; return the PNG files.
+
+    `settings` are those of each learner: those that differ in capacity only make a picture of their own.
+    """
+    made = [accuracy(path / "accuracy.png", summary, lines)]
+    storing = {name: settings[name] for name, found in summary["learners"].items() if found["runs"][0]["buffer"]}
+    if groups := same_but_capacity(storing):
+        made.append(capacity(path / "capacity.png", summary, settings, groups))
+    made.append(reliability(path / "reliability.png", summary, lines))
     made.append(coverage(path / "coverage.png", summary, lines))
-    if any(len(line["classes"]) > 20 for line in lines):
-        made.append(confusion(path / "confusion.png", summary, lines))
+    made.append(confusion(path / "confusion.png", summary, lines))
     return made
 
 
@@ -59,6 +67,77 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11, pad=18)
     axes.legend(frameon=False, loc="best", fontsize=8.5)
     return _save(figure, path)
+
+
+def same_but_capacity(settings: dict[str, Record]) -> dict[str, list[str]]:
+    """Return learners of several capacities that are the same otherwise, by what tells them from the other groups.
+
+    Examples
+    --------
+    >>> same_but_capacity({"a": {"evict": "uniform", "capacity": 9}, "b": {"evict": "uniform", "capacity": "1MB"}})
+    {'streamed': ['a', 'b']}
+    """
+    groups: list[tuple[Record, list[str]]] = []
+    for name, mine in settings.items():
+        rest = {key: value for key, value in mine.items() if key != "capacity"}
+        for other, names in groups:
+            if other == rest:
+                names.append(name)
+                break
+        else:
+            groups.append((rest, [name]))
+    several = [(rest, names) for rest, names in groups if len({str(settings[n].get("capacity")) for n in names}) > 1]
+    keys = dict.fromkeys(key for rest, _ in several for key in rest)
+    telling = [key for key in keys if any(rest.get(key) != several[0][0].get(key) for rest, _ in several)]
+    return {", ".join(f"{key} {rest.get(key)}" for key in telling) or "streamed": names for rest, names in several}
+
+
+def capacity(path: Path, summary: Record, settings: dict[str, Record], groups: dict[str, list[str]]) -> Path:
+    """Draw Ω_all over what the buffer held at the end, mean and range over seeds; without Ω the final accuracy."""
+    figure, (axes,) = _figure(6.2, 4.0)
+    bounds = [Capacity.parse(settings[name]["capacity"]) for names in groups.values() for name in names]
+    unit = "bytes" if any(bound.bytes for bound in bounds) else "examples"
+    runs = {name: summary["learners"][name]["runs"] for names in groups.values() for name in names}
+    relative = all(run["omega_per_event"] is not None for mine in runs.values() for run in mine)
+    number = "omega_per_event" if relative else "final_accuracy"
+    filled = {name: float(np.mean([run["buffer"][unit] for run in mine])) for name, mine in runs.items()}
+    if relative:
+        axes.axhline(1, color=OFFLINE, linestyle="--", linewidth=1.2, label="trained offline")
+    for place, (label, names) in enumerate(groups.items()):
+        names = sorted(names, key=filled.__getitem__)
+        values = np.array([[run[number] for run in runs[name]] for name in names])
+        where, look = [filled[name] for name in names], _look(place)
+        axes.plot(where, values.mean(1), label=label, markersize=5, **look)
+        if values.shape[1] > 1:
+            axes.fill_between(where, values.min(1), values.max(1), color=look["color"], alpha=0.15, linewidth=0)
+    _size_axis(axes, sorted(set(filled.values())), unit)
+    axes.set_xlabel(f"{unit} in the replay buffer at the end")
+    axes.set_ylabel("Ω_all (an offline model per test)" if relative else "final test accuracy")
+    seeds = ", ".join(str(run["seed"]) for run in next(iter(runs.values())))
+    axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11)
+    axes.legend(frameon=False, loc="best", fontsize=8.5)
+    return _save(figure, path)
+
+
+def _size_axis(axes: Axes, sizes: list[float], unit: str) -> None:
+    """Mark each size, on a log axis where they span much; sizes too near to a marked one stay unmarked."""
+    wide = sizes[-1] >= 8 * sizes[0]
+    if wide:
+        axes.set_xscale("log")
+    places = np.log(sizes) if wide else np.array(sizes)
+    marked: list[int] = []
+    for i, place in enumerate(places):
+        if not marked or place - places[marked[-1]] >= 0.08 * (places[-1] - places[0]):
+            marked.append(i)
+    axes.set_xticks([sizes[i] for i in marked], [_size(sizes[i], unit) for i in marked])
+    axes.set_xticks([], minor=True)
+
+
+def _size(size: float, unit: str) -> str:
+    if unit == "examples":
+        return f"{size:,.0f}"
+    power = min(3, max(0, int(np.log10(size)) // 3))
+    return f"{float(f'{size:.3g}') / 1000**power:g} {('B', 'KB', 'MB', 'GB')[power]}"
 
 
 def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
@@ -109,8 +188,9 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
 
 
 def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
-    """Draw the confusion matrix at the end of the first seed, classes in order of coming, a panel a learner."""
+    """Draw the confusion matrix at the end of the first seed, a panel a learner; classes as the test lists them."""
     ends = _ends(summary, lines)
+    listed = "in order of coming" if summary["ordering"].startswith("class-") else "by name"
     figure, panels = _figure(4.4, 4.4, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         columns = event["confusion"]["columns"]
@@ -119,10 +199,17 @@ def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
         share = matrix[:, order] / np.maximum(1, matrix.sum(axis=1, keepdims=True))
         axes.imshow(share, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
         axes.grid(visible=False)
-        axes.set_xlabel("guess, in order of coming")
+        if len(columns) <= _FEW:
+            axes.set_xticks(range(len(order)), [columns[i] for i in order], rotation=90 if _long(columns) else 0)
+            axes.set_yticks(range(len(matrix)), event["classes"])
+        axes.set_xlabel(f"guess, {listed}")
         axes.set_ylabel("truth")
         axes.set_title(f"{name}: accuracy {event['accuracy']:.1%}", loc="left", fontsize=10)
     return _save(figure, path)
+
+
+def _long(names: Sequence[str]) -> bool:
+    return max(map(len, names), default=0) > 2
 
 
 def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:

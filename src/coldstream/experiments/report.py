@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coldstream.experiments import plots
+from coldstream.experiments.config import read_config
 from coldstream.experiments.records import Folder, Record
 from coldstream.metrics import Summary
 
@@ -24,6 +25,7 @@ _COLUMNS = {
     "average_ece_debiased": "debiased",
     "prequential": "before learning",
     "forgetting": "forgetting",
+    "forward_transfer": "forward transfer",
 }
 
 _SHORT = {"final_accuracy": "accuracy", "omega_per_event": "Ω_all", "average_ece": "ECE"}
@@ -46,15 +48,16 @@ def learner_rows(summary: Record, timing: Record, *, short: bool = False) -> Row
 
     A short table has the columns that fit a terminal.
     """
-    first = next(iter(summary["learners"].values()))["mean"]
-    shown = [name for name in (_SHORT if short else _COLUMNS) if name in first]
+    means = [found["mean"] for found in summary["learners"].values()]
+    shown = [name for name in (_SHORT if short else _COLUMNS) if any(name in mean for mean in means)]
     more = ["ms", "seeds"] if short else ["ms an example", "buffer", "parameters", "seeds"]
     rows = [["learner", *((_SHORT if short else _COLUMNS)[name] for name in shown), *more]]
     for name, found in summary["learners"].items():
         cells = []
         for column in shown:
-            value = Summary.from_dict(found["mean"][column])
-            cells.append(f"{value.mean:.3f}" + (f" ± {value.sd:.3f}" if value.sd is not None else ""))
+            value = Summary.from_dict(found["mean"][column]) if column in found["mean"] else None
+            spread = f" ± {value.sd:.3f}" if value and value.sd is not None else ""
+            cells.append(f"{value.mean:.3f}{spread}" if value else "–")
         times = [run["ms_per_example"] for run in timing["learners"][name]]
         last = found["runs"][-1]
         buffer = f"{last['buffer']['examples']:,} / {last['buffer']['bytes']:,} B" if last["buffer"] else "–"
@@ -99,7 +102,12 @@ def run_rows(run: Record, timing: Record) -> Rows:
     if run["prequential"] is not None:
         rows.append(["accuracy on each image before it was learned", f"{run['prequential']:.1%}"])
     if run["forgetting"] is not None:
-        rows.append(["forgetting (mean fall of a class from its best)", f"{run['forgetting']:.3f}"])
+        rows += [
+            ["forgetting (mean fall of a class from its best)", f"{run['forgetting']:.3f}"],
+            ["backward transfer (mean change of a class since it came)", f"{run['backward_transfer']:+.3f}"],
+        ]
+    if run["forward_transfer"] is not None:
+        rows.append(["forward transfer (accuracy on a class before it comes)", f"{run['forward_transfer']:.3f}"])
     rows.append(["time an example", f"{timing['ms_per_example']:.1f} ms"])
     if run["buffer"]:
         rows += [
@@ -113,7 +121,8 @@ def write_report(folder: Folder) -> None:
     """Draw the pictures of a finished experiment, and write its tables and its page."""
     summary, timing = folder.read("summary.json"), folder.read("timing.json")
     lines = folder.lines("metrics.jsonl")
-    pictures = plots.draw_all(folder.path, summary, lines)
+    settings = read_config(folder.path / "config.yaml")["learners"]
+    pictures = plots.draw_all(folder.path, summary, lines, settings)
     rows = learner_rows(summary, timing)
     folder.write("results.md", markdown(rows))
     folder.write("results.csv", comma_separated(rows))

@@ -391,6 +391,15 @@ class Learner(ABC):
         """
         return keeping.load(cls, Path(path), model, changes)
 
+    def snapshot(self) -> Self:
+        """Return a copy that answers with the same bits as this learner does now, however that one learns on.
+
+        It is in memory, shares nothing with this learner that changes, and has none of the replay buffer: it only
+        answers, and refuses to learn, to be edited and to be saved.
+        """
+        with self._lock:
+            return keeping.snapshot(self)
+
     def fingerprint(self) -> str:
         """Return a hash of everything that later predictions and updates depend on, stored bytes included."""
         with self._lock:

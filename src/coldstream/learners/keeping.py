@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Learner")
 MAY_CHANGE = {"device", "storage", "memory_format"}
+_CHANGING = (
+    *("learn_one", "learn_many", "base_init", "end_batch"),
+    *("relabel", "forget", "undo", "rename_class", "merge_classes", "save"),
+)
 
 
 def save(learner: Learner, folder: Path, extra: dict[str, Any]) -> None:
@@ -49,6 +53,8 @@ def load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) ->
         _take_over(learner, plain, arrays)
         buffer = learner._buffer()
         if buffer is not None:
+            index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
+            buffer.restore(plain["buffer"], index)
             checkpoint.read_rows(folder, buffer, segments)
     except (KeyError, TypeError, IndexError) as error:
         raise checkpoint.CheckpointError(f"checkpoint {str(folder)!r} is damaged: {error!r}") from error
@@ -71,8 +77,33 @@ def fingerprint(learner: Learner) -> str:
     return digest.hexdigest()
 
 
-def everything(learner: Learner) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return all that later predictions and updates depend on, but the buffer's rows."""
+def snapshot(learner: Kind) -> Kind:
+    """Return a learner that answers as this one does now and shares nothing with it that changes.
+
+    It goes the way of a checkpoint, in memory. Only what a checkpoint cannot hold, such as a model of the user's
+    own, is taken from the settings as they are.
+    """
+    kind = type(learner)
+    plain, arrays = everything(learner, buffer=False)
+    plain = json.loads(json.dumps(plain))
+    settings = {
+        name: learner.settings.get(name) if value is None else value for name, value in plain["settings"].items()
+    }
+    if "storage" in settings:  # its buffer stays empty and needs no files
+        settings["storage"] = "memory"
+    twin = kind(**kind._settings_from_json(settings))
+    _take_over(twin, plain, {name: array.copy() for name, array in arrays.items()})
+    for name in _CHANGING:
+        setattr(twin, name, _refuse)
+    return twin
+
+
+def _refuse(*arguments: Any, **named: Any) -> None:
+    raise ValueError("a snapshot only answers: learn, edit and save with the learner that it was taken of")
+
+
+def everything(learner: Learner, *, buffer: bool = True) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return all that later predictions and updates depend on, but the buffer's rows; or without the buffer."""
     plain: dict[str, Any] = {
         "kind": type(learner).__name__,
         "settings": learner._settings_to_json(),
@@ -86,14 +117,15 @@ def everything(learner: Learner) -> tuple[dict[str, Any], dict[str, NDArray[Any]
     if learner.shape is None:
         return plain, {}
     plain["method"], arrays = learner._state()
-    buffer = learner._buffer()
-    if buffer is not None:
-        plain["buffer"], index = buffer.state()
+    stored = learner._buffer() if buffer else None
+    if stored is not None:
+        plain["buffer"], index = stored.state()
         arrays |= {f"buffer.{name}": value for name, value in index.items()}
     return plain, arrays
 
 
 def _take_over(learner: Learner, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Give a new learner all but the replay buffer of what `everything` had."""
     learner.step, learner._next_id = int(plain["step"]), int(plain["next_id"])
     learner.prepared = bool(plain["prepared"])
     learner._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
@@ -105,7 +137,3 @@ def _take_over(learner: Learner, plain: dict[str, Any], arrays: dict[str, NDArra
     learner.shape = shape
     learner._open_rows()
     learner._restore(plain["method"], arrays)
-    buffer = learner._buffer()
-    if buffer is not None:
-        index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
-        buffer.restore(plain["buffer"], index)

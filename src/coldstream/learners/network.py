@@ -13,6 +13,7 @@ from torch import nn
 
 from coldstream.augment import Policy
 from coldstream.data import Dataset
+from coldstream.data.dataset import numbered
 from coldstream.learners.base import Learner
 from coldstream.learners.engine import Engine, Normalise, check_engine
 from coldstream.learners.intake import id_key, plain
@@ -124,8 +125,8 @@ class NetworkLearner(Learner):
         """Train the network offline on a first batch of data, then stream on from its weights.
 
         The classes of `dataset` are known afterwards, and momentum starts from zero. What a method keeps of the
-        examples is its own; kept ones bear the data set's identities as ids, so that streaming them again with
-        those replaces them. A recipe of 0 epochs leaves the weights as they are.
+        examples is its own; kept ones bear the data set's identities as ids, numbered where they come twice, so
+        that streaming them again with those replaces them. A recipe of 0 epochs leaves the weights as they are.
         """
         recipe = recipe or OfflineRecipe()
         Policy.parse(recipe.augment)
@@ -152,7 +153,7 @@ class NetworkLearner(Learner):
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
             train_offline(trainer, images, rows, recipe, self.seed, progress)
             self.engine.reset_momentum()
-            self._after_base_init(images, rows, [id_key(id) for id in dataset.identities()])
+            self._after_base_init(images, rows, [id_key(id) for id in numbered(dataset.identities())])
             self.prepared = True
 
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:

@@ -1,5 +1,6 @@
 """Orderings and their test events."""
 
+from coldstream.streams.canonical import sorted_by_content
 from coldstream.streams.class_order import draw_class_order, read_class_order, write_class_order
 from coldstream.streams.orderings import ORDERINGS, make_stream
 from coldstream.streams.stream import Event, Stream
@@ -11,5 +12,6 @@ __all__ = [
     "draw_class_order",
     "make_stream",
     "read_class_order",
+    "sorted_by_content",
     "write_class_order",
 ]

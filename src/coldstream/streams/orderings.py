@@ -102,7 +102,7 @@ def make_stream(
     dataset: Dataset,
     ordering: str,
     seed: int,
-    test_every: int = 1,
+    test_every: int | None = None,
     *,
     batches: int | None = None,
     classes_per_batch: int | None = None,
@@ -119,7 +119,7 @@ def make_stream(
     seed
         Which of the permutations.
     test_every
-        class-incremental: classes from one test to the next. The other orderings test after each batch.
+        class-incremental: classes from one test to the next, 1 unless given. The others test after each batch.
     batches
         iid, instance: how many batches; 5 unless given (or one for each example or clip, if there are fewer).
     classes_per_batch
@@ -139,8 +139,13 @@ def make_stream(
     if ordering not in ORDERINGS:
         raise unknown("ordering", ordering, ORDERINGS)
     chosen = ORDERINGS[ordering]
-    given = {"batches": batches, "classes_per_batch": classes_per_batch, "class_order": class_order}
-    options: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    given = {
+        "test_every": test_every,
+        "batches": batches,
+        "classes_per_batch": classes_per_batch,
+        "class_order": class_order,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     if unused := [name for name in options if name not in chosen.options]:
         raise ValueError(
             f"ordering {ordering!r} does not use {' and '.join(unused)}; it takes {' and '.join(chosen.options)}"
@@ -152,8 +157,6 @@ def make_stream(
             f"ordering {ordering!r} streams clips, and data set {dataset.name!r} has no {' and no '.join(missing)} "
             f"to make them of; it can be ordered {', '.join(able)}"
         )
-    if "test_every" in chosen.options:
-        options["test_every"] = test_every
     return chosen.order(dataset, seed, **options)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coldstream.data import Dataset
+from coldstream.data.dataset import numbered
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class Stream:
     order: NDArray[np.int64]
     events: tuple[Event, ...]
     batches: tuple[int, ...]
+
+    def ids(self) -> list[str]:
+        """Return an id of each example in the order of coming: its identity, numbered where that has come before.
+
+        So equal images have ids of their own, and no id depends on how the data set is stored.
+        """
+        marks = self.dataset.identities()
+        return numbered(marks[index] for index in self.order.tolist())
 
     def fingerprint(self) -> str:
         """Return a hash of what comes, where batches end and what is tested when.

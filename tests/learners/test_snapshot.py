@@ -1,0 +1,83 @@
+"""A snapshot answers as its learner did, whatever that one does next, and does nothing else."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coldstream import CSSL
+
+
+def images(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+
+
+def taught(**settings):
+    learner = CSSL(**{"replay": 6, "augment": "crop", **settings})
+    for i, image in enumerate(images(12)):
+        learner.learn_one(image, ("c", i % 3))
+    return learner
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten())
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("model", ["resnet8-16", Net(), lambda: Net()], ids=["named", "object", "function"])
+@pytest.mark.parametrize("more", [{}, {"rate": "linear(0.1, 0.01)", "counts": {("c", i): 9 for i in range(3)}}])
+def test_the_same_bits_however_the_learner_goes_on(model, more):
+    learner, probe = taught(model=model, **more), images(9, seed=1)
+    learner.merge_classes(("c", 2), ("c", 1))
+    before, fingerprint = learner.predict_proba_many(probe), learner.fingerprint()
+    snapshot = learner.snapshot()
+    assert snapshot.predict_proba_many(probe).tobytes() == before.tobytes()
+    assert learner.fingerprint() == fingerprint
+    learner.rename_class(("c", 0), "zero") if more else learner.learn_one(probe[0], "new")
+    learner.learn_one(probe[1], ("c", 1))
+    assert snapshot.predict_proba_many(probe).tobytes() == before.tobytes()
+    assert snapshot.classes_ == [("c", 0), ("c", 1)]
+    assert learner.predict_proba_many(probe).tobytes() != before.tobytes()
+
+
+def test_nothing_that_changes_is_shared(tmp_path):
+    """Spoiling every array of the snapshot leaves the learner as it was; its buffer is not copied, nor its files."""
+    learner = taught(storage=f"disk:{tmp_path}")
+    files = sorted(tmp_path.rglob("*"))
+    fingerprint = learner.fingerprint()
+    snapshot = learner.snapshot()
+    assert len(snapshot._buffer()) == 0
+    assert sorted(tmp_path.rglob("*")) == files
+    with torch.no_grad():
+        for tensor in snapshot.engine.classifier.state_dict().values():
+            tensor.zero_()
+    for velocity in snapshot.engine._sgd.velocity.values():
+        velocity.zero_()
+    snapshot.classes.counts.clear()
+    assert learner.fingerprint() == fingerprint
+
+
+def test_it_only_answers(tmp_path):
+    learner = taught(model="linear")
+    snapshot, (image,) = learner.snapshot(), images(1)
+    for act in (
+        lambda: snapshot.learn_one(image, "x"),
+        lambda: snapshot.learn_many([image], ["x"]),
+        lambda: snapshot.base_init(None),
+        lambda: snapshot.end_batch(),
+        lambda: snapshot.relabel(0, "x"),
+        lambda: snapshot.forget(0),
+        lambda: snapshot.undo(),
+        lambda: snapshot.rename_class(("c", 0), "x"),
+        lambda: snapshot.merge_classes(("c", 0), ("c", 1)),
+        lambda: snapshot.save(tmp_path / "kept"),
+    ):
+        with pytest.raises(ValueError, match="a snapshot only answers"):
+            act()
+    assert not (tmp_path / "kept").exists()
+    assert CSSL().snapshot().predict_one(image) is None
+    assert snapshot.snapshot().predict_proba_one(image) == learner.predict_proba_one(image)
