@@ -41,9 +41,11 @@ class ICaRL(ExemplarLearner):
     exemplars
         Kept in all once a batch has ended (2,000 in the publication). None: every example (the CSSL paper).
     epochs, batch, rate, momentum, weight_decay, augment
-        Of the training at the end of a batch; the defaults are the publication's for CIFAR-100.
+        Of the training at the end of a batch; the defaults are the publication's for CIFAR-100. Its rate goes with a
+        head of 100 rows (``classes=100``): the loss is a mean over rows, so that fewer rows want a lower rate.
     drops
-        The shares of the epochs after which the rate is divided by 5: at 49 and 63 of 70.
+        The shares of the epochs after which the rate is divided by 5: at 49 and 63 of 70. Without any it falls along
+        a cosine, as `coldstream.learners.OfflineRecipe` has it.
     **settings
         `storage`, and those of `coldstream.learners.network.NetworkLearner`. With `classes` given, rows of classes
         that have not come yet are trained towards 0, as the official code does.
