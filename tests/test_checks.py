@@ -9,7 +9,7 @@ from torch import nn
 
 from coldstream import CSSL
 from coldstream.checks import check_learner, learner_checks
-from coldstream.learners import ER, LinearProbe
+from coldstream.learners import ER, EndToEnd, GDumb, ICaRL, LinearProbe, Offline
 
 
 def own_network():
@@ -37,6 +37,15 @@ CONFIGURATIONS = {
     "er": lambda: ER(model="linear", replay=6, capacity=9),
     "linear probe": lambda: LinearProbe(model="mlp", replay=6, capacity=12),
     "linear probe on random features": lambda: LinearProbe(model="resnet8-16", init="random", replay=6),
+    "icarl": lambda: ICaRL(model="mlp", exemplars=10, epochs=2, batch=8, rate=0.5),
+    "icarl, all kept, own network": lambda: ICaRL(model=own_network, exemplars=None, epochs=1, batch=16, rate=0.5),
+    "end to end": lambda: EndToEnd(model="mlp", exemplars=10, epochs=2, fine_epochs=1, batch=8),
+    "end to end, all kept, fixed classes": lambda: EndToEnd(
+        model="mlp", exemplars=None, epochs=1, fine_epochs=1, batch=16, classes=8, storage="disk"
+    ),
+    "gdumb": lambda: GDumb(model="mlp", capacity=9, epochs=2),
+    "gdumb in bytes, mixing": lambda: GDumb(model="linear", capacity="5KB", epochs=1, augment="crop|cutmix(1.0)"),
+    "offline": lambda: Offline(model="mlp", epochs=2, batch=16),
 }
 
 

@@ -2,10 +2,34 @@
 
 from coldstream.learners.base import Learner
 from coldstream.learners.cssl import CSSL
+from coldstream.learners.end_to_end import EndToEnd
 from coldstream.learners.er import ER
+from coldstream.learners.gdumb import GDumb
+from coldstream.learners.icarl import ICaRL
+from coldstream.learners.joint import Offline
 from coldstream.learners.linear_probe import LinearProbe
 from coldstream.learners.offline import OfflineRecipe, train_offline
 
-LEARNERS: dict[str, type[Learner]] = {"cssl": CSSL, "er": ER, "linear-probe": LinearProbe}
+LEARNERS: dict[str, type[Learner]] = {
+    "cssl": CSSL,
+    "er": ER,
+    "linear-probe": LinearProbe,
+    "icarl": ICaRL,
+    "e2eil": EndToEnd,
+    "gdumb": GDumb,
+    "offline": Offline,
+}
 
-__all__ = ["CSSL", "ER", "LEARNERS", "Learner", "LinearProbe", "OfflineRecipe", "train_offline"]
+__all__ = [
+    "CSSL",
+    "ER",
+    "LEARNERS",
+    "EndToEnd",
+    "GDumb",
+    "ICaRL",
+    "Learner",
+    "LinearProbe",
+    "Offline",
+    "OfflineRecipe",
+    "train_offline",
+]

@@ -212,8 +212,11 @@ class Learner(ABC):
         """Train offline on a first batch of data, where a method wants that; `progress` hears of every epoch."""
         raise ValueError(f"{type(self).__name__} has no base initialisation")
 
-    def end_batch(self) -> None:  # noqa: B027 - nothing to do, except for a few
-        """Hear that a batch of the stream ended; only batch-incremental methods do anything then."""
+    def end_batch(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027
+        """Hear that a batch of the stream ended; only batch-incremental methods do anything then.
+
+        `progress` hears of every epoch that they train: how many are done, and how many there will be.
+        """
 
     # Asking.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -149,11 +149,22 @@ class Engine:
 
     def outputs(self, items: NDArray[np.generic], part: Callable[[Tensor], Tensor]) -> Tensor:
         """Return what a part of the network makes of items in evaluation mode; nothing in it changes."""
+        with torch.inference_mode(), self._evaluating():
+            chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
+            return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
+
+    def teach(self, inputs: Tensor) -> Tensor:
+        """Return the logits of normalised inputs in evaluation mode, as targets for another network."""
+        with torch.no_grad(), self._evaluating():
+            logits: Tensor = self.classifier(inputs)
+        return logits.to(self.dtype)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
         self.classifier.eval()
         try:
-            with torch.inference_mode(), self._cast():
-                chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
-                return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
+            with self._cast():
+                yield
         finally:
             self.classifier.train()
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
 
 from coldstream.augment import Policy
 from coldstream.learners.engine import Engine
@@ -24,6 +27,9 @@ class OfflineRecipe:
     those epochs instead (the paper's CORe50 recipe).
     """
 
+    drop: ClassVar[float] = 0.1
+    """What the rate is multiplied by at each of `drops`."""
+
     epochs: int = 50
     batch: int = 128
     rate: float = 0.1
@@ -35,36 +41,55 @@ class OfflineRecipe:
     def rate_at(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 0."""
         if self.drops:
-            return self.rate * 0.1 ** sum(epoch >= drop for drop in self.drops)
+            return self.rate * self.drop ** sum(epoch >= drop for drop in self.drops)
         return self.rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
 
 
 CORE50_RECIPE = OfflineRecipe(epochs=40, rate=0.01, weight_decay=1e-4, augment="none", drops=(15, 30))
 
 
+class Items(Protocol):
+    """Items that can be taken by number: an array of them, or something that decodes them as they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: NDArray[np.int64], /) -> NDArray[Any]: ...
+
+
 def train_offline(
     engine: Engine,
-    items: NDArray[np.uint8],
+    items: Items,
     rows: NDArray[np.int64],
     recipe: OfflineRecipe,
     seed: int,
     progress: Callable[[int], None] | None = None,
-) -> None:
+    *,
+    teach: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    after: int = 0,
+) -> int:
     """Train the engine's network on `items` with head rows `rows`; `progress` hears of every epoch done.
 
-    Momentum and weight decay are the engine's: make it with the recipe's.
+    Momentum and weight decay are the engine's: make it with the recipe's. `teach` turns a batch's inputs, as the
+    network gets them, and its one-hot targets into what `loss` takes beside the logits. A network that is trained
+    more than once makes other draws each time if told how many steps came before (`after`); how many there are
+    then is returned.
     """
     policy = Policy.parse(recipe.augment)
     classes = engine.classifier.rows
+    steps = -(-len(items) // recipe.batch)
     for epoch in range(recipe.epochs):
-        order = generator(seed, epoch, "epoch").permutation(len(items))
+        order = generator(seed, after + epoch, "epoch").permutation(len(items))
         for number, start in enumerate(range(0, len(order), recipe.batch)):
-            step = epoch * -(-len(order) // recipe.batch) + number
+            step = after + epoch * steps + number
             batch = order[start : start + recipe.batch]
             images = policy.transform(engine.to_device(items[batch]), seed, step)
             targets = torch.zeros(len(batch), classes, dtype=engine.dtype, device=engine.device)
             targets[torch.arange(len(batch)), torch.from_numpy(rows[batch])] = 1
             images, targets = policy.mix(engine.normalise(images), targets, seed, step)
-            engine.update(images, targets, recipe.rate_at(epoch), seed, step)
+            if teach is not None:
+                targets = teach(images, targets)
+            engine.update(images, targets, recipe.rate_at(epoch), seed, step, loss=loss)
         if progress:
             progress(epoch + 1)
+    return after + recipe.epochs * steps
