@@ -9,7 +9,7 @@ from torch import nn
 
 from coldstream import CSSL
 from coldstream.checks import check_learner, learner_checks
-from coldstream.learners import ER, LinearProbe
+from coldstream.learners import ER, DeepSLDA, ExStream, LinearProbe
 
 
 def own_network():
@@ -37,6 +37,12 @@ CONFIGURATIONS = {
     "er": lambda: ER(model="linear", replay=6, capacity=9),
     "linear probe": lambda: LinearProbe(model="mlp", replay=6, capacity=12),
     "linear probe on random features": lambda: LinearProbe(model="resnet8-16", init="random", replay=6),
+    "deep slda": lambda: DeepSLDA(model="mlp"),
+    "deep slda, fixed, on random features": lambda: DeepSLDA(
+        model="mlp", init="random", covariance="fixed", classes=9
+    ),
+    "exstream": lambda: ExStream(model="mlp", per_class=3, batch=4),
+    "exstream on random features": lambda: ExStream(model="mlp", init="random", per_class=2, classes=9),
 }
 
 

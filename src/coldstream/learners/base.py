@@ -334,10 +334,7 @@ class Learner(ABC):
         The probability of the merged class is the sum of both.
         """
         with self._lock:
-            old, new = self.classes.merge(as_label(source), as_label(into))
-            buffer = self._buffer()
-            if buffer is not None:
-                buffer.relabel_class(old, new)
+            self._merge(*self.classes.merge(as_label(source), as_label(into)))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse copies and pickles, which would share a network and a buffer, or run code on loading."""
@@ -361,6 +358,12 @@ class Learner(ABC):
         buffer = self._buffer()
         if buffer is not None:
             buffer.forget(key)
+
+    def _merge(self, old: int, new: int) -> None:
+        """Let what is stored of one class be the other's."""
+        buffer = self._buffer()
+        if buffer is not None:
+            buffer.relabel_class(old, new)
 
     @abstractmethod
     def _open_rows(self) -> None:

@@ -53,9 +53,6 @@ class LinearProbe(ReplayLearner):
         self.buffer.store(self.buffer.compress(feature), label, key)
         self.buffer.evict(self._draw("evict"))
 
-    def _features(self, items: NDArray[Any]) -> NDArray[np.float32]:
-        return self.engine.features(items).to("cpu", torch.float32).numpy()
-
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
         for feature, row, id in zip(self._features(items), rows.tolist(), ids, strict=True):
             self.buffer.store(self.buffer.compress(feature), row, id)

@@ -171,6 +171,15 @@ class NetworkLearner(Learner):
         """Return the part of the network that streaming never changes."""
         return None
 
+    def _features(self, items: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the features (N, d) of items, for methods that learn from those."""
+        features = self.engine.features(items).to("cpu", torch.float32).numpy()
+        if not np.isfinite(features).all():
+            raise FloatingPointError(
+                "the network's features are not finite: it diverged; begin again with other weights or a lower rate"
+            )
+        return features
+
     def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
         return self.engine.logits(items)
 
