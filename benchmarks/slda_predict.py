@@ -3,8 +3,8 @@
     uv run python benchmarks/slda_predict.py
 
 Both begin at the covariance and the means as an update left them, float64, and end at the scores of one example; the
-published code takes the pseudo-inverse. Measured in turns in one process, so that what slows one slows the other; medians. Then
-the largest difference between the scores, relative to the largest score.
+published code takes the pseudo-inverse. Measured in turns in one process, so that what slows one slows the other;
+medians. Then the largest difference between the scores, relative to the largest score.
 """
 
 from __future__ import annotations

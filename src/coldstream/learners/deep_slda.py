@@ -50,6 +50,7 @@ class DeepSLDA(NetworkLearner):
     """
 
     stores = ""
+    as_tested = True
 
     covariance: NDArray[np.float64]
     means: NDArray[np.float64]
@@ -114,7 +115,8 @@ class DeepSLDA(NetworkLearner):
         for row in np.unique(rows):
             mine = features[rows == row]
             self.means[row], self.seen[row] = mine.mean(axis=0), len(mine)
-        self.covariance = OAS(assume_centered=True).fit(features - self.means[rows]).covariance_
+        if len(rows) > 1:  # one example is its class's mean and has no covariance
+            self.covariance = OAS(assume_centered=True).fit(features - self.means[rows]).covariance_
         self.updates = len(rows)
 
     def _build(self, shape: tuple[int, ...]) -> None:

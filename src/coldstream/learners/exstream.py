@@ -110,6 +110,7 @@ class ExStream(NetworkLearner):
     """
 
     stores = "feature prototypes"
+    as_tested = True
 
     prototypes: list[Prototypes]
     adam: Adam

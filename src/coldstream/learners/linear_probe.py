@@ -31,6 +31,7 @@ class LinearProbe(ReplayLearner):
     """
 
     stores = "features"
+    as_tested = True
 
     def __init__(self, *, init: Any = "base", capacity: str | int | None = None, **settings: Any) -> None:
         super().__init__({}, init=init, capacity=capacity, **settings)

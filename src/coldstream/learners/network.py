@@ -42,6 +42,7 @@ class NetworkLearner(Learner):
         ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
     zoom
         For predictions: the share of the scaled side that the centre crop keeps (ImageNet's test crop: 0.875).
+        Methods that learn from the features of a frozen network crop new images in the same way.
     momentum, weight_decay
         Of SGD.
     seed
@@ -152,6 +153,8 @@ class NetworkLearner(Learner):
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
             train_offline(trainer, images, rows, recipe, self.seed, progress)
             self.engine.reset_momentum()
+            if self.as_tested and self.settings["zoom"] != 1:
+                images = np.stack([self._intake.admit(image, self.shape, test=True) for image in dataset.images])
             self._after_base_init(images, rows, [id_key(id) for id in dataset.identities()])
             self.prepared = True
 
