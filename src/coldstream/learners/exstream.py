@@ -24,16 +24,17 @@ class Prototypes:
     by their counts, in the place of the first, and the new point takes the place of the second. Of pairs equally
     close, the one whose first place is lowest goes, then the one whose second is.
 
-    Each prototype's nearest other is remembered, so that a point costs a few rows of distances, not all pairs; the
-    pair that is found is a function of the prototypes alone.
+    Distances are squared Euclidean, rounded to float32. Those between all prototypes are remembered from the first
+    merge on, so that a point costs two rows of distances, not all pairs: `limit`² numbers, beside the prototypes.
+    (To remember only each one's nearest other would not do: a mean of many points is the nearest of nearly all, and
+    it is such a mean that moves.) They are a function of the prototypes alone, and so no part of a checkpoint.
     """
 
     def __init__(self, limit: int, features: int) -> None:
         self.limit = limit
         self.points = np.empty((0, features), np.float32)
         self.counts = np.empty(0, np.int64)
-        self._near: NDArray[np.int64] | None = None
-        self._gap = np.empty(0)
+        self._gaps = np.empty((0, 0), np.float32)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -44,44 +45,25 @@ class Prototypes:
             self.points = np.concatenate([self.points, point[None]])
             self.counts = np.append(self.counts, count)
             return
-        one, other = self.closest()
+        one, other = self._closest()
         pair = [one, other]
         self.points[one] = np.average(self.points[pair].astype(np.float64), axis=0, weights=self.counts[pair])
         self.counts[one] += self.counts[other]
         self.points[other], self.counts[other] = point, count
-        self._moved(pair)
+        for place in pair:
+            self._gaps[place] = self._gaps[:, place] = self._distances(place)
 
-    def closest(self) -> tuple[int, int]:
-        """Return the places of the two closest prototypes."""
-        if self._near is None:
-            self._near, self._gap = np.zeros(len(self), np.int64), np.empty(len(self))
-            self._search(range(len(self)))
-        first = int(self._gap.argmin())
-        return first, int(self._near[first])
+    def _closest(self) -> tuple[int, int]:
+        """Return the places of the two closest prototypes, of as many as there will be."""
+        if not len(self._gaps):
+            self._gaps = np.stack([self._distances(place) for place in range(len(self))])
+        return divmod(int(self._gaps.argmin()), len(self))
 
-    def _distances(self, place: int) -> NDArray[np.float64]:
-        squares: NDArray[np.float64] = (np.subtract(self.points, self.points[place], dtype=np.float64) ** 2).sum(
-            axis=1
-        )
+    def _distances(self, place: int) -> NDArray[np.float32]:
+        away = np.subtract(self.points, self.points[place], dtype=np.float64)
+        squares: NDArray[np.float64] = (away**2).sum(axis=1)
         squares[place] = np.inf
-        return squares
-
-    def _search(self, places: Sequence[int] | NDArray[np.int64]) -> None:
-        assert self._near is not None
-        for place in places:
-            distances = self._distances(place)
-            self._near[place] = distances.argmin()
-            self._gap[place] = distances[self._near[place]]
-
-    def _moved(self, places: list[int]) -> None:
-        assert self._near is not None
-        lost = np.isin(self._near, places)
-        lost[places] = True
-        for place in places:
-            distances = self._distances(place)
-            closer = (distances < self._gap) | ((distances == self._gap) & (place < self._near))
-            self._near[closer], self._gap[closer] = place, distances[closer]
-        self._search(np.flatnonzero(lost))
+        return squares.astype(np.float32)
 
 
 class ExStream(NetworkLearner):
