@@ -15,13 +15,13 @@ def rows():
 
 
 @pytest.mark.parametrize(
-    ("network", "parameters", "head"), [("ImageNet", 11_689_512, 513_000), ("CIFAR-100", 11_220_132, 51_300)]
+    ("kind", "network", "parameters", "head"),
+    [(DeepSLDA, "ImageNet", 11_689_512, 513_000), (ExStream, "CIFAR-100", 11_220_132, 51_300)],
 )
-def test_what_a_linear_classifier_on_frozen_features_freezes(network, parameters, head):
-    for kind in (DeepSLDA, ExStream):
-        learner = built(kind, **NETWORKS[network])
-        assert learner.parameters() == parameters
-        assert learner.frozen_share() == (parameters - head) / parameters
+def test_what_a_linear_classifier_on_frozen_features_freezes(kind, network, parameters, head):
+    learner = built(kind, **NETWORKS[network])
+    assert learner.parameters() == parameters
+    assert learner.frozen_share() == (parameters - head) / parameters
 
 
 def test_a_row_for_every_learner(rows):
