@@ -9,7 +9,7 @@ from torch import nn
 
 from coldstream import CSSL
 from coldstream.checks import check_learner, learner_checks
-from coldstream.learners import ER, EndToEnd, GDumb, ICaRL, LinearProbe, Offline
+from coldstream.learners import ER, DeepSLDA, EndToEnd, ExStream, GDumb, ICaRL, LinearProbe, Offline
 
 
 def own_network():
@@ -46,6 +46,12 @@ CONFIGURATIONS = {
     "gdumb": lambda: GDumb(model="mlp", capacity=9, epochs=2),
     "gdumb in bytes, mixing": lambda: GDumb(model="linear", capacity="5KB", epochs=1, augment="crop|cutmix(1.0)"),
     "offline": lambda: Offline(model="mlp", epochs=2, batch=16),
+    "deep slda": lambda: DeepSLDA(model="mlp"),
+    "deep slda, fixed, on random features": lambda: DeepSLDA(
+        model="mlp", init="random", covariance="fixed", classes=9
+    ),
+    "exstream": lambda: ExStream(model="mlp", per_class=3, batch=4),
+    "exstream on random features": lambda: ExStream(model="mlp", init="random", per_class=2, classes=9),
 }
 
 

@@ -208,6 +208,14 @@ def list_() -> None:
     console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")
 
 
+@app.command()
+def learners() -> None:
+    """Show what each learner needs, freezes and replays, for ResNet18, beside the paper's figures."""
+    from coldstream.learners.facts import facts_rows
+
+    console.print(_table(facts_rows(), "learners; frozen: share of ResNet18's parameters, by their number"))
+
+
 @data_app.command(name="list")
 def data_list(
     root: Annotated[

@@ -6,7 +6,7 @@ import pytest
 from coldstream import CSSL
 from coldstream.data import Dataset
 from coldstream.experiments import Experiment, make_config, run_jobs
-from coldstream.learners import ER, LinearProbe, OfflineRecipe
+from coldstream.learners import ER, DeepSLDA, LinearProbe, OfflineRecipe
 
 RNG = np.random.default_rng(0)
 NAMES = ("ash", "beech", "cedar")
@@ -73,6 +73,19 @@ def test_the_probes_step_is_the_formula():
     assert np.allclose(b3[:2], b)
     assert np.allclose(fresh.engine.classifier.weight.detach(), w3 - 0.1 * (error.T @ z + 0.01 * w3), atol=1e-5)
     assert np.allclose(fresh.engine.classifier.bias.detach(), b3 - 0.1 * (error.sum(0) + 0.01 * b3), atol=1e-5)
+
+
+@pytest.mark.parametrize("init", ["base", "random"])
+def test_a_frozen_network_sees_new_images_cropped_as_in_tests(init):
+    """With zoom 0.5 the network sees the middle half, magnified, when it learns and when it is asked."""
+    framed = np.full((8, 8, 3), 255, np.uint8)
+    framed[2:6, 2:6] = 51
+    learner = DeepSLDA(model="linear", init=init, zoom=0.5, size=4, channels=3, normalize="none")
+    if init == "base":
+        learner.base_init(Dataset("base", framed[None], np.zeros(1, int), ("dark",)), OfflineRecipe(epochs=0))
+        assert np.allclose(learner.means, 0.2)
+    learner.learn_one(framed, "dark")
+    assert np.allclose(learner.means, 0.2)
 
 
 def test_zero_epochs_leave_the_weights():

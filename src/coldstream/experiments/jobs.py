@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ class UnitJob(Job):
                 with clock.learning():
                     learner.learn_one(image, label, id=ids[learner.step])
                     if learner.step in ends:
-                        learner.end_batch()
+                        learner.end_batch(partial(self._training, watch, learner.step))
                 step = learner.step
                 if step in tests:
                     evaluation.begin(learner, tests[step])
@@ -169,6 +170,11 @@ class UnitJob(Job):
                     due = False
         watch(total, total, note)
         self._finish(learner, preq, clock)
+
+    def _training(self, watch: Watch, step: int, epoch: int, epochs: int) -> None:
+        """Say how far a batch-incremental learner is with a batch; asked to stop, it begins that batch again."""
+        if watch(step, len(self._stream.order), f"batch ended, epoch {epoch} of {epochs}"):
+            raise Stopped
 
     def _found(self, event: Record) -> None:
         self.folder.append("metrics.jsonl", event)

@@ -2,8 +2,10 @@
 
 from coldstream.learners.base import Learner
 from coldstream.learners.cssl import CSSL
+from coldstream.learners.deep_slda import DeepSLDA
 from coldstream.learners.end_to_end import EndToEnd
 from coldstream.learners.er import ER
+from coldstream.learners.exstream import ExStream
 from coldstream.learners.gdumb import GDumb
 from coldstream.learners.icarl import ICaRL
 from coldstream.learners.joint import Offline
@@ -12,11 +14,13 @@ from coldstream.learners.offline import OfflineRecipe, train_offline
 
 LEARNERS: dict[str, type[Learner]] = {
     "cssl": CSSL,
-    "er": ER,
+    "exstream": ExStream,
+    "deep-slda": DeepSLDA,
     "linear-probe": LinearProbe,
+    "er": ER,
+    "gdumb": GDumb,
     "icarl": ICaRL,
     "e2eil": EndToEnd,
-    "gdumb": GDumb,
     "offline": Offline,
 }
 
@@ -24,7 +28,9 @@ __all__ = [
     "CSSL",
     "ER",
     "LEARNERS",
+    "DeepSLDA",
     "EndToEnd",
+    "ExStream",
     "GDumb",
     "ICaRL",
     "Learner",

@@ -49,6 +49,9 @@ class Learner(ABC):
     stores: ClassVar[str] = "images"
     """What is kept for replay, in a word or two; empty for a method without replay."""
 
+    as_tested: ClassVar[bool] = False
+    """Whether images are cropped for learning as they are for predictions: where a frozen network sees them first."""
+
     def __init__(
         self,
         settings: dict[str, Any],
@@ -186,7 +189,7 @@ class Learner(ABC):
                 number = self._next_id if id is None else check_id(id, limit=1 << 61)
                 if not isinstance(number, str):
                     self._next_id = max(self._next_id, number + 1)
-                item = self._intake.admit(picture, self.shape)
+                item = self._intake.admit(picture, self.shape, test=self.as_tested)
                 examples.append(Example(item, label, number))
                 if self.shape is None:
                     self._build(item.shape)
@@ -337,10 +340,7 @@ class Learner(ABC):
         The probability of the merged class is the sum of both.
         """
         with self._lock:
-            old, new = self.classes.merge(as_label(source), as_label(into))
-            buffer = self._buffer()
-            if buffer is not None:
-                buffer.relabel_class(old, new)
+            self._merge(*self.classes.merge(as_label(source), as_label(into)))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse copies and pickles, which would share a network and a buffer, or run code on loading."""
@@ -364,6 +364,12 @@ class Learner(ABC):
         buffer = self._buffer()
         if buffer is not None:
             buffer.forget(key)
+
+    def _merge(self, old: int, new: int) -> None:
+        """Let what is stored of one class be the other's."""
+        buffer = self._buffer()
+        if buffer is not None:
+            buffer.relabel_class(old, new)
 
     @abstractmethod
     def _open_rows(self) -> None:

@@ -31,6 +31,7 @@ class LinearProbe(ReplayLearner):
     """
 
     stores = "features"
+    as_tested = True
 
     def __init__(self, *, init: Any = "base", capacity: str | int | None = None, **settings: Any) -> None:
         super().__init__({}, init=init, capacity=capacity, **settings)
@@ -52,9 +53,6 @@ class LinearProbe(ReplayLearner):
         self._count(label, key)
         self.buffer.store(self.buffer.compress(feature), label, key)
         self.buffer.evict(self._draw("evict"))
-
-    def _features(self, items: NDArray[Any]) -> NDArray[np.float32]:
-        return self.engine.features(items).to("cpu", torch.float32).numpy()
 
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
         for feature, row, id in zip(self._features(items), rows.tolist(), ids, strict=True):

@@ -43,6 +43,7 @@ class NetworkLearner(Learner):
         ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
     zoom
         For predictions: the share of the scaled side that the centre crop keeps (ImageNet's test crop: 0.875).
+        Methods that learn from the features of a frozen network crop new images in the same way.
     momentum, weight_decay
         Of SGD.
     seed
@@ -153,6 +154,8 @@ class NetworkLearner(Learner):
             trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
             train_offline(trainer, images, rows, recipe, self.seed, progress)
             self.engine.reset_momentum()
+            if self.as_tested and self.settings["zoom"] != 1:
+                images = np.stack([self._intake.admit(image, self.shape, test=True) for image in dataset.images])
             self._after_base_init(images, rows, [id_key(id) for id in numbered(dataset.identities())])
             self.prepared = True
 
@@ -171,6 +174,15 @@ class NetworkLearner(Learner):
     def _frozen(self) -> nn.Module | None:
         """Return the part of the network that streaming never changes."""
         return None
+
+    def _features(self, items: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the features (N, d) of items, for methods that learn from those."""
+        features = self.engine.features(items).to("cpu", torch.float32).numpy()
+        if not np.isfinite(features).all():
+            raise FloatingPointError(
+                "the network's features are not finite: it diverged; begin again with other weights or a lower rate"
+            )
+        return features
 
     def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
         return self.engine.logits(items)

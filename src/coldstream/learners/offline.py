@@ -83,7 +83,9 @@ def train_offline(
         for number, start in enumerate(range(0, len(order), recipe.batch)):
             step = after + epoch * steps + number
             batch = order[start : start + recipe.batch]
-            images = policy.transform(engine.to_device(items[batch]), seed, step)
+            images = engine.to_device(items[batch])
+            if policy.stages:  # there are none for vectors
+                images = policy.transform(images, seed, step)
             targets = torch.zeros(len(batch), classes, dtype=engine.dtype, device=engine.device)
             targets[torch.arange(len(batch)), torch.from_numpy(rows[batch])] = 1
             images, targets = policy.mix(engine.normalise(images), targets, seed, step)

@@ -1,0 +1,52 @@
+"""What the learners are, told by themselves, beside what the paper says of them (its table T:algo_components)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coldstream.learners import LEARNERS, Learner
+
+
+@dataclass(frozen=True)
+class Properties:
+    """A row of the paper's table."""
+
+    base_init: bool
+    frozen: float
+    replay: bool
+
+
+PAPER: dict[str, Properties] = {
+    "exstream": Properties(base_init=True, frozen=0.95, replay=True),
+    "deep-slda": Properties(base_init=True, frozen=0.95, replay=False),
+    "remind": Properties(base_init=True, frozen=0.75, replay=True),
+    "cssl": Properties(base_init=False, frozen=0.0, replay=True),
+}
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "ImageNet": {"model": "resnet18", "size": 224, "channels": 3, "classes": 1000},
+    "CIFAR-100": {"model": "resnet18-cifar", "size": 32, "channels": 3, "classes": 100},
+}
+"""The two networks that the paper means by ResNet18."""
+
+
+def built(kind: type[Learner], *, size: int, channels: int, **settings: Any) -> Learner:
+    """Return a learner with its network as it is before the first example, so that it can be asked about it."""
+    learner = kind(**{"size": size, "channels": channels, **settings})  # each kind has a signature of its own
+    learner._build((size, size, channels))
+    learner.shape = (size, size, channels)
+    return learner
+
+
+def facts_rows() -> list[list[str]]:
+    """Return a header and a row for every registered learner; shares are by number of parameters."""
+    rows = [["learner", "base init.", *(f"frozen, {name}" for name in NETWORKS), "in the paper", "replays", "learns"]]
+    for name, kind in LEARNERS.items():
+        learners = [built(kind, **settings) for settings in NETWORKS.values()]
+        base = "required" if learners[0].needs_base_init else "no"
+        shares = [f"{learner.frozen_share():.1%}" for learner in learners]
+        paper = f"{PAPER[name].frozen:.0%}" if name in PAPER else ""
+        learns = "batches" if kind.batch_incremental else "each example"
+        rows.append([name, base, *shares, paper, kind.stores or "nothing", learns])
+    return rows
