@@ -1,6 +1,7 @@
 """Every learner, in several configurations, against every check; and the checks against broken learners."""
 
 import random
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -9,11 +10,17 @@ from torch import nn
 
 from coldstream import CSSL
 from coldstream.checks import check_learner, learner_checks
-from coldstream.learners import ER, DeepSLDA, EndToEnd, ExStream, GDumb, ICaRL, LinearProbe, Offline
+from coldstream.learners import ER, REMIND, DeepSLDA, EndToEnd, ExStream, GDumb, ICaRL, LinearProbe, Offline
 
 
 def own_network():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Dropout(0.5), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def two_parts():
+    frozen = nn.Sequential(nn.Conv2d(3, 4, 3, 3), nn.BatchNorm2d(4), nn.ReLU())
+    plastic = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(OrderedDict(frozen=frozen, plastic=plastic))
 
 
 FULL = "crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
@@ -52,6 +59,10 @@ CONFIGURATIONS = {
     ),
     "exstream": lambda: ExStream(model="mlp", per_class=3, batch=4),
     "exstream on random features": lambda: ExStream(model="mlp", init="random", per_class=2, classes=9),
+    "remind": lambda: REMIND(model=two_parts, replay=6, capacity=20, centroids=16),
+    "remind with extra parameters, on disk": lambda: REMIND(
+        model=two_parts, replay=30, storage="disk", centroids=16, codebooks=2, extra_params=True, seed=2
+    ),
 }
 
 

@@ -150,11 +150,23 @@ def _settings_of(kind: type[Learner]) -> Settings:
     return defaults
 
 
+def _check_common(config: Config) -> None:
+    """Refuse a common setting that no learner has; one that some have is for those."""
+    kinds = {learner_class(str(own.get("kind", "cssl"))) for own in (config.learner, *config.learners.values())}
+    known = {key for kind in (*kinds, *LEARNERS.values()) for key in _settings_of(kind)} | {"kind"}
+    for key in config.learner:
+        if key == "seed":
+            raise ValueError("setting 'learner.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
+        if key not in known:
+            raise unknown("setting of a learner", key, sorted(known - {"seed"}))
+
+
 def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
     """Return a learner's class and all its settings, defaults spelled out."""
-    given = {**config.learner, **config.learners[name]}
-    kind = learner_class(str(given.pop("kind", "cssl")))
+    own = dict(config.learners[name])
+    kind = learner_class(str(own.pop("kind", config.learner.get("kind", "cssl"))))
     defaults = _settings_of(kind)
+    given = {**{key: value for key, value in config.learner.items() if key in defaults}, **own}
     for key in given:
         if key == "seed":
             raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
@@ -192,6 +204,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
     for recipe in (config.offline, config.base):
         Policy.parse(recipe.augment)
+    _check_common(config)
     for name in config.learners:
         kind, settings = learner_settings(config, name)
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data

@@ -11,11 +11,13 @@ from coldstream.learners.icarl import ICaRL
 from coldstream.learners.joint import Offline
 from coldstream.learners.linear_probe import LinearProbe
 from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.learners.remind import REMIND
 
 LEARNERS: dict[str, type[Learner]] = {
     "cssl": CSSL,
     "exstream": ExStream,
     "deep-slda": DeepSLDA,
+    "remind": REMIND,
     "linear-probe": LinearProbe,
     "er": ER,
     "gdumb": GDumb,
@@ -28,6 +30,7 @@ __all__ = [
     "CSSL",
     "ER",
     "LEARNERS",
+    "REMIND",
     "DeepSLDA",
     "EndToEnd",
     "ExStream",

@@ -49,15 +49,8 @@ class LinearProbe(ReplayLearner):
             self._keep(feature, label, id_key(example.id))
             self.step += 1
 
-    def _keep(self, feature: NDArray[np.float32], label: int, key: int) -> None:
-        self._count(label, key)
-        self.buffer.store(self.buffer.compress(feature), label, key)
-        self.buffer.evict(self._draw("evict"))
-
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
-        for feature, row, id in zip(self._features(items), rows.tolist(), ids, strict=True):
-            self.buffer.store(self.buffer.compress(feature), row, id)
-        self.buffer.evict(self._draw("evict of base"))
+        self._keep_base(self._features(items), rows, ids)
 
     def _build(self, shape: tuple[int, ...]) -> None:
         super()._build(shape)

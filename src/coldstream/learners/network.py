@@ -94,12 +94,16 @@ class NetworkLearner(Learner):
 
     @torch.inference_mode(mode=False)
     def _build(self, shape: tuple[int, ...]) -> None:
-        setting = self.settings
-        order = shape if setting["items"] == "vectors" else (shape[2], shape[0], shape[1])
-        classifier = Classifier(setting["model"], order, self.seed, self.classes.limit or 0)
-        if isinstance(setting["init"], (str, Path)) and setting["init"] not in ("random", "base"):
-            load_weights(classifier.body, setting["model"], setting["init"])
-        self.engine = self._engine(classifier, setting["momentum"], setting["weight_decay"])
+        order = shape if self.settings["items"] == "vectors" else (shape[2], shape[0], shape[1])
+        self.engine = self._engine(self._network(order), self.settings["momentum"], self.settings["weight_decay"])
+
+    def _network(self, shape: tuple[int, ...]) -> Classifier:
+        """Return the network for items of `shape`, (channels, height, width), with the weights to begin from."""
+        model, init = self.settings["model"], self.settings["init"]
+        classifier = Classifier(model, shape, self.seed, self.classes.limit or 0)
+        if isinstance(init, (str, Path)) and init not in ("random", "base"):
+            load_weights(classifier.body, model, init)
+        return classifier
 
     def _engine(self, classifier: Classifier, momentum: float, weight_decay: float) -> Engine:
         compute = {name: self.settings[name] for name in ("normalize", "device", "precision", "memory_format")}

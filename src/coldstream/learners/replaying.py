@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coldstream.labels import Label, as_label, from_json
 from coldstream.learners.base import Example
@@ -105,6 +106,18 @@ class ReplayLearner(NetworkLearner):
         self._uncount(self.buffer.label_of(key))
         self.classes.counts[row] += 1
         self.classes.updates[row] += 1
+
+    def _keep(self, item: NDArray[Any], label: int, key: int) -> None:
+        """Count, compress and store an example that was learned, and evict what is too much."""
+        self._count(label, key)
+        self.buffer.store(self.buffer.compress(item), label, key)
+        self.buffer.evict(self._draw("evict"))
+
+    def _keep_base(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
+        """Store the examples of base initialisation, which were counted already."""
+        for item, row, id in zip(items, rows.tolist(), ids, strict=True):
+            self.buffer.store(self.buffer.compress(item), row, id)
+        self.buffer.evict(self._draw("evict of base"))
 
     def rename_class(self, old: object, new: object) -> None:
         """Give a class another label, one that no class has."""

@@ -2,6 +2,18 @@
 
 from coldstream.models.classifier import Classifier
 from coldstream.models.registry import MODELS, ModelLike, check_model
+from coldstream.models.split import Split, check_split, split, with_extra
 from coldstream.models.weights import check_init, load_weights
 
-__all__ = ["MODELS", "Classifier", "ModelLike", "check_init", "check_model", "load_weights"]
+__all__ = [
+    "MODELS",
+    "Classifier",
+    "ModelLike",
+    "Split",
+    "check_init",
+    "check_model",
+    "check_split",
+    "load_weights",
+    "split",
+    "with_extra",
+]

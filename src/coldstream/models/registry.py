@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ def _with_channels(conv: nn.Conv2d, channels: int) -> nn.Conv2d:
 
 
 def _mlp(shape: Shape) -> nn.Module:
-    inputs = int(torch.tensor(shape).prod())
+    inputs = math.prod(shape)
     return nn.Sequential(
         nn.Flatten(),
         nn.BatchNorm1d(inputs, affine=False),
@@ -100,20 +101,25 @@ def build_body(model: ModelLike, shape: Shape) -> tuple[nn.Module, int]:
 
 
 def _feature_count(body: nn.Module, shape: Shape, model: ModelLike) -> int:
-    """Run one blank item through the network, in evaluation mode so that nothing in it changes."""
-    training = {module: module.training for module in body.modules()}
-    parameter = next(body.parameters(), torch.empty(0))
-    body.eval()
     try:
-        with torch.no_grad():
-            features = body(torch.zeros((1, *shape), dtype=parameter.dtype, device=parameter.device))
+        features = on_blank(body, shape)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         name = model if isinstance(model, str) else type(body).__name__
         raise ValueError(f"model {name} cannot take input of shape {shape}: {error}") from error
-    finally:
-        for module, mode in training.items():
-            module.training = mode
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         came = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise ValueError(f"a model maps (N, *{shape}) to features (N, d); this one gave {came}")
     return int(features.shape[1])
+
+
+def on_blank(network: nn.Module, shape: Shape) -> Any:
+    """Return what a network makes of one blank item, in evaluation mode so that nothing in it changes."""
+    training = {module: module.training for module in network.modules()}
+    parameter = next(network.parameters(), torch.empty(0))
+    network.eval()
+    try:
+        with torch.no_grad():
+            return network(torch.zeros((1, *shape), dtype=parameter.dtype, device=parameter.device))
+    finally:
+        for module, mode in training.items():
+            module.training = mode
