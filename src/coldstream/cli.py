@@ -213,7 +213,13 @@ def learners() -> None:
     """Show what each learner needs, freezes and replays, for ResNet18, beside the paper's figures."""
     from coldstream.learners.facts import facts_rows
 
-    console.print(_table(facts_rows(), "learners; frozen: share of ResNet18's parameters, by their number"))
+    console.print(_table(facts_rows(), "learners"))
+    _say(
+        "base: needs base initialisation. ImageNet, CIFAR-100: share of that ResNet18's parameters, by their number,"
+    )
+    _say(
+        "that streaming never changes; paper: the share that its table gives. learns: from each example, or batches."
+    )
 
 
 @data_app.command(name="list")

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from coldstream import CSSL
 from coldstream.data import Dataset
 from coldstream.experiments import Experiment, make_config, run_jobs
-from coldstream.learners import ER, DeepSLDA, LinearProbe, OfflineRecipe
+from coldstream.learners import ER, LEARNERS, REMIND, DeepSLDA, LinearProbe, OfflineRecipe
 
 RNG = np.random.default_rng(0)
 NAMES = ("ash", "beech", "cedar")
@@ -138,3 +139,22 @@ def test_in_an_experiment_the_beginning_of_the_stream_is_the_base(tmp_path, clas
     assert experiment.units["cold", 0].base is None
     run_jobs(experiment)
     assert experiment.results()["learners"]["probe"]["runs"][0]["buffer"]["examples"] == 60
+
+
+@pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
+def test_all_take_weights(kind, tmp_path):
+    """Every learner begins with the weights of a file, and the frozen ones need nothing else."""
+    source = CSSL(model="resnet14-16", seed=7, classes=3)
+    source.learn_one(IMAGES[0], "ash")
+    weights = {name: value.contiguous() for name, value in source.engine.classifier.body.state_dict().items()}
+    save_file(weights, tmp_path / "weights.safetensors")
+    learner = kind(model="resnet14-16", init=str(tmp_path / "weights.safetensors"), classes=3)
+    if learner.needs_base_init:
+        assert kind is REMIND
+        learner.base_init(BASE, OfflineRecipe(epochs=0))
+    elif kind.batch_incremental or isinstance(learner, CSSL):
+        learner._build((8, 8, 3))
+    else:
+        learner.learn_one(IMAGES[0], "ash")
+    found = learner.engine.classifier.body.state_dict()
+    assert all(value.equal(found[name]) for name, value in weights.items())

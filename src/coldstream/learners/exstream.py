@@ -91,7 +91,7 @@ class ExStream(NetworkLearner):
         Those of `coldstream.learners.network.NetworkLearner`.
     """
 
-    stores = "feature prototypes"
+    stores = "prototypes"
     as_tested = True
 
     prototypes: list[Prototypes]

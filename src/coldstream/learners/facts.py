@@ -41,12 +41,12 @@ def built(kind: type[Learner], *, size: int, channels: int, **settings: Any) -> 
 
 def facts_rows() -> list[list[str]]:
     """Return a header and a row for every registered learner; shares are by number of parameters."""
-    rows = [["learner", "base init.", *(f"frozen, {name}" for name in NETWORKS), "in the paper", "replays", "learns"]]
+    rows = [["learner", "base", *NETWORKS, "paper", "replays", "learns"]]
     for name, kind in LEARNERS.items():
         learners = [built(kind, **settings) for settings in NETWORKS.values()]
-        base = "required" if learners[0].needs_base_init else "no"
+        base = "yes" if learners[0].needs_base_init else "no"
         shares = [f"{learner.frozen_share():.1%}" for learner in learners]
         paper = f"{PAPER[name].frozen:.0%}" if name in PAPER else ""
-        learns = "batches" if kind.batch_incremental else "each example"
+        learns = "batches" if kind.batch_incremental else "each"
         rows.append([name, base, *shares, paper, kind.stores or "nothing", learns])
     return rows

@@ -61,7 +61,7 @@ class REMIND(ReplayLearner):
         Those of `coldstream.learners.replaying.ReplayLearner` and of the network.
     """
 
-    stores = "feature codes"
+    stores = "codes"
     as_tested = True
     split: Split
     codebooks: int
