@@ -67,7 +67,7 @@ before = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), tor
 import coldstream, coldstream.checks, coldstream.experiments
 after = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
 assert before == after
-print([name for name in ("torchvision", "sklearn", "matplotlib", "torch._dynamo") if name in sys.modules])
+print([name for name in ("torchvision", "sklearn", "matplotlib", "faiss", "torch._dynamo") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -19,9 +19,9 @@ class Taps:
 
     Attributes
     ----------
-    index : ndarray of int, shape (N, positions, taps)
+    index : ndarray of int, shape (taps, N, height, width)
         Which vectors are summed, counted through all positions of all stored maps.
-    weight : ndarray of float64, shape (N, positions, taps)
+    weight : ndarray of float64, shape (taps, N, height, width)
         The share of each.
     """
 
@@ -31,7 +31,7 @@ class Taps:
     @classmethod
     def whole(cls, count: int, height: int, width: int) -> Taps:
         """Return the taps that leave `count` maps as they are."""
-        index = np.arange(count * height * width).reshape(count, height * width, 1)
+        index = np.arange(count * height * width).reshape(1, count, height, width)
         return cls(index, np.ones(index.shape))
 
     @classmethod
@@ -47,29 +47,29 @@ class Taps:
         top, left, high, wide = boxes
         y, down = _neighbours(top, high, height)
         x, across = _neighbours(left, wide, width)
-        rows = (np.arange(len(top))[:, None, None] * height + y)[:, :, None, :, None]
-        shape = (len(top), height * width, 4)
-        index = (rows * width + x[:, None, :, None, :]).reshape(shape)
-        return cls(index, (down[:, :, None, :, None] * across[:, None, :, None, :]).reshape(shape))
+        lines = (np.arange(len(top))[:, None] * height + y) * width
+        shape = (4, len(top), height, width)
+        index = lines[:, None, :, :, None] + x[None, :, :, None, :]
+        weight = down[:, None, :, :, None] * across[None, :, :, None, :]
+        return cls(index.reshape(shape), weight.reshape(shape))
 
     def mixed(self, first: Ints, second: Ints, share: Floats) -> Taps:
         """Return the taps of share x map `first` + (1 - share) x map `second`, for each triple of the arrays."""
         own = share[:, None, None]
-        index = np.concatenate([self.index[first], self.index[second]], axis=2)
-        return Taps(index, np.concatenate([own * self.weight[first], (1 - own) * self.weight[second]], axis=2))
+        index = np.concatenate([self.index[:, first], self.index[:, second]])
+        return Taps(index, np.concatenate([own * self.weight[:, first], (1 - own) * self.weight[:, second]]))
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Return the vectors (N * positions, channels) that the taps make of the stored maps' (any, channels)."""
-        taps = self.index.shape[2]
-        index = torch.from_numpy(self.index.reshape(-1, taps)).to(vectors.device)
-        weight = torch.from_numpy(self.weight.reshape(-1, taps)).to(vectors)
-        return functional.embedding_bag(index, vectors, mode="sum", per_sample_weights=weight)
+        bags = [np.ascontiguousarray(part.reshape(len(part), -1).T) for part in (self.index, self.weight)]
+        index, weight = (torch.from_numpy(bag).to(vectors.device) for bag in bags)
+        return functional.embedding_bag(index, vectors, mode="sum", per_sample_weights=weight.to(vectors))
 
 
 def _neighbours(start: Ints, length: Ints, side: int) -> tuple[Ints, NDArray[np.float64]]:
-    """Return between which two pixels (N, side, 2) each pixel of a stretched side lies, and their shares."""
+    """Return between which two pixels (2, N, side) each pixel of a stretched side lies, and their shares."""
     source = np.clip((np.arange(side) + 0.5) * (length[:, None] / side) - 0.5, 0, length[:, None] - 1)
     before = np.floor(source).astype(np.int64)
     after = np.minimum(before + 1, length[:, None] - 1)
     share = source - before
-    return start[:, None, None] + np.stack([before, after], axis=2), np.stack([1 - share, share], axis=2)
+    return start[:, None] + np.stack([before, after]), np.stack([1 - share, share])
