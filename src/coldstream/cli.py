@@ -214,12 +214,10 @@ def learners() -> None:
     from coldstream.learners.facts import facts_rows
 
     console.print(_table(facts_rows(), "learners"))
-    _say(
-        "base: needs base initialisation. ImageNet, CIFAR-100: share of that ResNet18's parameters, by their number,"
-    )
-    _say(
-        "that streaming never changes; paper: the share that its table gives. learns: from each example, or batches."
-    )
+    _say("base: whether it needs base initialisation")
+    _say("ImageNet, CIFAR-100: the share of that ResNet18's parameters (their number) that streaming never changes")
+    _say("paper: the share that the paper's table gives")
+    _say("learns: from each example as it comes, or when a batch ends")
 
 
 @data_app.command(name="list")
