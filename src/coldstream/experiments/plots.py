@@ -16,9 +16,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#1f5fa8", "#b3342b", "#2c8a57", "#7a4fa3", "#8a6d1f", "#2a8f9e", "#a3487d", "#55606b")
-MARKERS = ("o", "^", "D", "v", "P", "X", "<", ">")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2)))
+COLOURS = (
+    *("#1f5fa8", "#b3342b", "#2c8a57", "#7a4fa3", "#8a6d1f", "#2a8f9e"),
+    *("#a3487d", "#55606b", "#0d2c54", "#e0876a", "#7fb069", "#b79ced"),
+)
+MARKERS = ("o", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d")
+DASHES = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1, 1, 1)),
+    (0, (3, 1)),
+    (0, (1, 1)),
+    (0, (7, 2)),
+    (0, (7, 1, 3, 1)),
+    (0, (2, 2)),
+)
 OFFLINE, QUIET, BARS = "#d1761b", "#9aa3ad", "#dfe5ec"
 _FEW = 20  # classes whose names fit an axis
 
@@ -41,12 +55,12 @@ def draw_all(path: Path, summary: Record, lines: list[Record], settings: dict[st
 def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy over the examples seen: mean and range over seeds, with the offline reference."""
     figure, (axes,) = _figure(6.8, 4.0)
-    lowest = 100.0
+    lowest, highest = 100.0, 0.0
     first = next(iter(summary["learners"].values()))["runs"]
     if first[0]["offline"]:
         steps, values = _grid([run["offline"] for run in first])
         axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label="trained offline")
-        lowest = min(lowest, float(values.min()))
+        lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
     for number, (name, found) in enumerate(summary["learners"].items()):
         steps, values = _grid([run["events"] for run in found["runs"]])
         axes.plot(steps, values.mean(0), label=f"{name}, streamed", markersize=5, **_look(number))
@@ -54,18 +68,18 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
             axes.fill_between(
                 steps, values.min(0), values.max(0), color=_look(number)["color"], alpha=0.15, linewidth=0
             )
-        lowest = min(lowest, float(values.min()))
+        lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
     marked = [(event["step"], event["classes"]) for event in first[0]["events"]]
     for step, classes in marked if len(marked) <= 10 else ():
         where = axes.get_xaxis_transform()
         axes.text(step, 1.01, f"{classes} classes", transform=where, ha="center", fontsize=7.5, color="#55606b")
-    axes.set_ylim(max(0.0, lowest - 8), 101)
+    axes.set_ylim(max(0.0, lowest - 8), min(101.0, highest + 8))
     axes.set_xlim(0, marked[-1][0] * 1.06)
     axes.set_xlabel("images seen, each once")
     axes.set_ylabel("test accuracy, %")
     seeds = ", ".join(str(run["seed"]) for run in first)
     axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11, pad=18)
-    axes.legend(frameon=False, loc="best", fontsize=8.5)
+    _legend(axes, len(summary["learners"]))
     return _save(figure, path)
 
 
@@ -171,7 +185,7 @@ def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
 
 def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy against the share of images accepted, by confidence, at the end of the first seed."""
-    figure, (axes,) = _figure(5.2, 4.0)
+    figure, (axes,) = _figure(6.8, 4.0)
     lowest = 1.0
     for number, (name, event) in enumerate(_ends(summary, lines).items()):
         curve = event["coverage"]
@@ -183,7 +197,7 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_xlabel("share of images that the learner is surest of")
     axes.set_ylabel("accuracy on them")
     axes.set_title("what can be accepted without a look", loc="left", fontsize=10)
-    axes.legend(frameon=False, loc="lower left", fontsize=8.5)
+    _legend(axes, len(summary["learners"]))
     return _save(figure, path)
 
 
@@ -206,6 +220,14 @@ def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
         axes.set_ylabel("truth")
         axes.set_title(f"{name}: accuracy {event['accuracy']:.1%}", loc="left", fontsize=10)
     return _save(figure, path)
+
+
+def _legend(axes: Axes, learners: int) -> None:
+    """Name the lines where they leave room; many of them beside the picture."""
+    where: dict[str, Any] = {"loc": "best"}
+    if learners > 5:
+        where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    axes.legend(frameon=False, fontsize=8.5, **where)
 
 
 def _long(names: Sequence[str]) -> bool:
@@ -235,8 +257,8 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 def _look(number: int) -> dict[str, Any]:
-    kinds = len(COLOURS)
-    return {"color": COLOURS[number % kinds], "marker": MARKERS[number % kinds], "linestyle": DASHES[number % kinds]}
+    looks = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
+    return {what: kinds[number % len(kinds)] for what, kinds in looks.items()}
 
 
 def _grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:
