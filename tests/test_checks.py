@@ -42,11 +42,11 @@ CONFIGURATIONS = {
     ),
     "base-initialised": lambda: CSSL(model="mlp", init="base", replay=6, augment="none"),
     "er": lambda: ER(model="linear", replay=6, capacity=9),
-    "linear probe": lambda: LinearProbe(model="mlp", replay=6, capacity=12),
+    "linear probe": lambda: LinearProbe(model="mlp", replay=6, capacity=12, precision="float64"),
     "linear probe on random features": lambda: LinearProbe(model="resnet8-16", init="random", replay=6),
     "icarl": lambda: ICaRL(model="mlp", exemplars=10, epochs=2, batch=8, rate=0.5),
     "icarl, all kept, own network": lambda: ICaRL(model=own_network, exemplars=None, epochs=1, batch=16, rate=0.5),
-    "end to end": lambda: EndToEnd(model="mlp", exemplars=10, epochs=2, fine_epochs=1, batch=8),
+    "end to end": lambda: EndToEnd(model="mlp", exemplars=10, epochs=2, fine_epochs=1, batch=8, precision="float64"),
     "end to end, all kept, fixed classes": lambda: EndToEnd(
         model="mlp", exemplars=None, epochs=1, fine_epochs=1, batch=16, classes=8, storage="disk"
     ),
@@ -57,9 +57,9 @@ CONFIGURATIONS = {
     "deep slda, fixed, on random features": lambda: DeepSLDA(
         model="mlp", init="random", covariance="fixed", classes=9
     ),
-    "exstream": lambda: ExStream(model="mlp", per_class=3, batch=4),
+    "exstream": lambda: ExStream(model="mlp", per_class=3, batch=4, precision="bfloat16"),
     "exstream on random features": lambda: ExStream(model="mlp", init="random", per_class=2, classes=9),
-    "remind": lambda: REMIND(model=two_parts, replay=6, capacity=20, centroids=16),
+    "remind": lambda: REMIND(model=two_parts, replay=6, capacity=20, centroids=16, precision="bfloat16"),
     "remind with extra parameters, on disk": lambda: REMIND(
         model=two_parts, replay=30, storage="disk", centroids=16, codebooks=2, extra_params=True, seed=2
     ),

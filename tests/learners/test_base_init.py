@@ -158,3 +158,50 @@ def test_all_take_weights(kind, tmp_path):
         learner.learn_one(IMAGES[0], "ash")
     found = learner.engine.classifier.body.state_dict()
     assert all(value.equal(found[name]) for name, value in weights.items())
+
+
+def test_what_is_kept_of_a_base_larger_than_the_capacity_is_a_uniform_sample():
+    """A reservoir of 4 of 16: each example stays with probability 1/4, and no more than 4 are ever held."""
+    kept = np.zeros(16)
+    for seed in range(200):
+        learner = LinearProbe(model="linear", capacity=4, evict="reservoir", seed=seed)
+        learner.base_init(BASE, OfflineRecipe(epochs=0))
+        assert learner.memory()[0] == 4
+        features = learner.buffer.items(np.arange(4))
+        everything = learner._features(BASE.images)
+        kept += (everything[:, None] == features[None]).all(axis=2).any(axis=1)
+    assert kept.sum() == 800
+    assert (np.abs(kept - 50) < 4.5 * np.sqrt(200 * 0.25 * 0.75)).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": -1}, {"batch": 0}, {"rate": -1.0}, {"rate": float("nan")}, {"augment": "crap"}]
+)
+def test_a_recipe_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ValueError):
+        OfflineRecipe(**wrong)
+
+
+def test_vectors_take_no_augmentation_in_base_initialisation():
+    learner = DeepSLDA(model="linear", items="vectors")
+    vectors = Dataset("vectors", IMAGES[:4], LABELS[:4], NAMES)
+    with pytest.raises(ValueError, match="for vectors"):
+        learner.base_init(vectors)
+
+
+def test_editing_what_a_probe_keeps():
+    learner = probe()
+    first, last = BASE.identities()[0], learner.learn_one(IMAGES[2], "cedar")
+    assert learner.relabel(first, "beech")
+    assert learner.classes.counts == [7, 9, 1]
+    assert learner.undo() == last
+    assert learner.classes_ == ["ash", "beech"]
+    learner.merge_classes("ash", "beech")
+    assert set(learner.predict_many(IMAGES)) == {"beech"}
+    assert set(learner.buffer.index.labels.view.tolist()) == {1}
+
+
+def test_er_keeps_its_own_ways_in_the_papers_experiments():
+    settings = ER.paper("core50").settings
+    assert (settings["augment"], settings["codec"], settings["evict"]) == ("resizedcrop|flip", "raw", "reservoir")
+    assert (settings["size"], settings["rate"]) == (128, "constant(0.01)")

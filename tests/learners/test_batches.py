@@ -296,3 +296,34 @@ def test_batches_end_in_inference_mode_and_in_bfloat16_too():
         stream(learner, 2)
         learner.end_batch()
         assert learner.classes_ == list(NAMES)
+
+
+@pytest.mark.parametrize("kind", [ICaRL, EndToEnd])
+def test_a_network_that_diverged_is_not_taken(kind):
+    learner = kind(model="mlp", exemplars=4, epochs=3, batch=8, rate=1e30)
+    for image, label in zip(IMAGES, LABELS, strict=True):
+        learner.learn_one(image, label)
+    before, held = learner.fingerprint(), learner.memory()
+    with pytest.raises(FloatingPointError, match="lower rate"):
+        learner.end_batch()
+    assert (learner.fingerprint(), learner.memory()) == (before, held)
+
+
+@pytest.mark.parametrize("kind", [ICaRL, EndToEnd])
+def test_an_interruption_while_exemplars_are_chosen_changes_nothing(kind, monkeypatch):
+    def taught():
+        learner = kind(model="mlp", exemplars=6, epochs=2, batch=8, rate=0.1)
+        for image, label in zip(IMAGES, LABELS, strict=True):
+            learner.learn_one(image, label)
+        return learner
+
+    straight, stopped = taught(), taught()
+    straight.end_batch()
+    before = stopped.fingerprint()
+    with monkeypatch.context() as patch:
+        patch.setattr("coldstream.learners.exemplars.herd", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            stopped.end_batch()
+    assert stopped.fingerprint() == before
+    stopped.end_batch()
+    assert stopped.fingerprint() == straight.fingerprint()

@@ -100,3 +100,11 @@ def test_torchvisions_other_resnets():
     network = torchvision.models.resnet34(num_classes=5)
     parts = split(network, (3, 32, 32))
     assert count(parts.plastic) == count(network.layer4[1:]) + count(network.fc)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", ["resnet14-16", "resnet18-20", "resnet18-cifar", "resnet18", "mobilenet_v2"])
+def test_extra_layers_make_the_trainable_parameters_as_many_as_the_networks(name, channels):
+    body = Classifier(name, (channels, 32, 32), 0, 0).body
+    parts = split(body, (channels, 32, 32))
+    assert count(with_extra(parts).plastic) == pytest.approx(count(body), rel=0.001)

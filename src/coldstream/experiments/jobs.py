@@ -198,7 +198,6 @@ class UnitJob(Job):
         return learner
 
     def _finish(self, learner: Learner, preq: metrics.Prequential, clock: Clock) -> None:
-        buffer = learner._buffer()
         timing: Record = {
             "seconds": clock.learn + clock.predict,
             "ms_per_example": 1000 * clock.learn / max(1, learner.step),
@@ -213,7 +212,7 @@ class UnitJob(Job):
         }
         if learner.stores:
             summary["buffer"] = dict(zip(("examples", "bytes"), learner.memory(), strict=True))
-            timing["index_bytes"] = buffer.overhead_bytes if buffer is not None else 0
+            timing["index_bytes"] = learner.overhead()
         self.folder.write("timing.json", timing)
         self.folder.write("summary.json", summary)
 

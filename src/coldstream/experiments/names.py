@@ -17,10 +17,13 @@ def experiments_here() -> dict[str, Path]:
 
 
 def settings_of(text: str) -> Settings:
-    """Return the settings that a file or an experiment of that name holds, or those for a data set."""
+    """Return the settings that a file or an experiment of that name holds, or those for a data set.
+
+    Where an experiment has the name of a data set, the experiment is meant: it was put there by the user.
+    """
     path, named = Path(text), experiments_here()
     data = text in DATASETS or ":" in text or path.exists() or len(path.parts) > 1 or path.suffix == ".zip"
-    if path.suffix in _YAML or (text in named and not data):
+    if path.suffix in _YAML or text in named:
         file = path if path.suffix in _YAML else named[text]
         if not file.is_file():
             raise ValueError(f"there is no file {text!r}")

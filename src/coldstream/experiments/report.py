@@ -112,7 +112,7 @@ def run_rows(run: Record, timing: Record) -> Rows:
     if run["buffer"]:
         rows += [
             ["replay buffer", f"{run['buffer']['examples']:,} examples, {run['buffer']['bytes']:,} bytes"],
-            ["its index (ids, labels)", f"{timing['index_bytes']:,} bytes"],
+            ["beside it: ids, labels, tables", f"{timing['index_bytes']:,} bytes"],
         ]
     return [*rows, ["parameters", f"{run['parameters']:,}, {run['frozen_share']:.0%} frozen"]]
 

@@ -131,12 +131,25 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     torch.set_num_threads(threads)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def stopped() -> bool:
+        """Whether nobody wants the work any more; a parent that was killed cannot say so."""
+        return bool(stop.is_set()) or not parent.is_alive()
+
     jobs = Experiment.open(path).jobs
-    while (number := todo.get()) is not None and not stop.is_set():
+    while not stopped():
+        try:
+            number = todo.get(timeout=1)
+        except queue.Empty:
+            continue
+        if number is None:
+            return
 
         def watch(done: int, total: int, note: str, number: int = number) -> bool:
             messages.put(("update", number, done, total, note))
-            return bool(stop.is_set())
+            return stopped()
 
         try:
             jobs[number].run(watch)

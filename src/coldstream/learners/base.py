@@ -123,9 +123,14 @@ class Learner(ABC):
         return 0.0
 
     def memory(self) -> tuple[int, int]:
-        """Return how many examples are kept for replay, and in how many bytes, index apart."""
+        """Return how many examples are kept for replay, and in how many bytes, those of `overhead` apart."""
         buffer = self._buffer()
         return (0, 0) if buffer is None else (len(buffer), buffer.nbytes)
+
+    def overhead(self) -> int:
+        """Return the bytes of what belongs to replay beside the examples: ids, labels, indexes, tables."""
+        buffer = self._buffer()
+        return 0 if buffer is None else buffer.overhead_bytes
 
     # Learning.
 
@@ -337,7 +342,7 @@ class Learner(ABC):
     def merge_classes(self, source: object, into: object) -> None:
         """Let class `source` be class `into` from now on: stored examples, predictions and later labels.
 
-        The probability of the merged class is the sum of both.
+        The probability of the merged class is the sum of both, also where all examples of one were taken back.
         """
         with self._lock:
             self._merge(*self.classes.merge(as_label(source), as_label(into)))

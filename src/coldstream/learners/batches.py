@@ -149,10 +149,17 @@ class BatchLearner(NetworkLearner):
         with self._lock:
             if not (fresh := self._fresh()):
                 return
-            engine, self._steps = self._train(fresh, progress)
+            engine, steps = self._train(fresh, progress)
             engine.reset_momentum()
-            self.engine = engine
-            self._settle(fresh)
+            if not engine.is_finite():
+                raise FloatingPointError(
+                    "the network diverged while it was trained on this batch, and was not taken; its examples wait "
+                    "still: begin again with a lower rate"
+                )
+            found = self._settled(fresh, engine)
+            self.engine, self._steps = engine, steps
+            vars(self).update(found)
+            self._shed()
             self.classes.taught = set(self._present())
             self._until = self.buffer.index.next_serial
 
@@ -163,8 +170,12 @@ class BatchLearner(NetworkLearner):
         `fresh` are the classes of which examples waited.
         """
 
-    def _settle(self, fresh: set[int]) -> None:
-        """Bring what else a method has up to the network that was just trained."""
+    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
+        """Return what else a method has, by attribute, as it belongs to the network that was just trained."""
+        return {}
+
+    def _shed(self) -> None:
+        """Drop stored examples that the method does not keep after their batch."""
 
     def _fresh(self) -> set[int]:
         """Return the classes that have examples waiting: those stored since the last batch ended."""

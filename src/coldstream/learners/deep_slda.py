@@ -99,13 +99,17 @@ class DeepSLDA(NetworkLearner):
         """Return Λμ and -½ μᵀΛμ of every class.
 
         With ε above 0 the matrix is positive definite, so its inverse is the pseudo-inverse of the published code,
-        and a Cholesky factorisation gives Λμ without it.
+        and a Cholesky factorisation gives Λμ without it. Only where features are so large that ε is lost in rounding
+        beside them does the pseudo-inverse cut directions off, and is taken itself.
         """
         epsilon = self.settings["shrinkage"]
         matrix = (1 - epsilon) * torch.from_numpy(self.covariance)
         matrix.diagonal().add_(epsilon)
         means = torch.from_numpy(self.means).T
-        weight = torch.cholesky_solve(means, torch.linalg.cholesky(matrix))
+        if epsilon <= len(matrix) * torch.finfo(matrix.dtype).eps * float(matrix.trace()):
+            weight = torch.linalg.pinv(matrix, hermitian=True) @ means
+        else:
+            weight = torch.cholesky_solve(means, torch.linalg.cholesky(matrix))
         return weight, -0.5 * (means * weight).sum(0)
 
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:

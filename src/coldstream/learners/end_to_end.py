@@ -119,9 +119,8 @@ class EndToEnd(ExemplarLearner):
         new = [row for row in self._present() if row not in old]
         return [*self._heads, new] if new else self._heads
 
-    def _settle(self, fresh: set[int]) -> None:
-        self._heads = self._with_new_head()
-        super()._settle(fresh)
+    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
+        return {**super()._settled(fresh, engine), "_heads": self._with_new_head()}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plain, arrays = super()._state()

@@ -172,6 +172,10 @@ class Engine:
         """Forget all momentum."""
         self._sgd.velocity.clear()
 
+    def is_finite(self) -> bool:
+        """Return whether all weights and statistics are finite numbers."""
+        return all(bool(value.isfinite().all()) for value in self.classifier.state_dict().values())
+
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.classifier.parameters())
 

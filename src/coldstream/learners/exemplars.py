@@ -62,19 +62,23 @@ class ExemplarLearner(BatchLearner):
         self._herded: dict[int, list[int]] = {}
         super().__init__({**own, "exemplars": exemplars}, **settings)
 
-    def _settle(self, fresh: set[int]) -> None:
+    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
         bound = self.settings["exemplars"]
         if bound is None:
-            return
+            return {"_herded": {}}
         classes = self._present()
         keep = max(1, bound // len(classes))
-        self._herded = {row: self._ranked(row, keep, row in fresh) for row in classes}
+        return {"_herded": {row: self._ranked(row, keep, row in fresh, engine) for row in classes}}
+
+    def _shed(self) -> None:
+        if self.settings["exemplars"] is None:
+            return
         kept = {key for keys in self._herded.values() for key in keys}
         for key in self.buffer.index.ids.view.tolist():
             if key not in kept:
                 self.buffer.forget(key)
 
-    def _ranked(self, row: int, keep: int, fresh: bool) -> list[int]:
+    def _ranked(self, row: int, keep: int, fresh: bool, engine: Engine) -> list[int]:
         """Return the ids of a class's exemplars in herding's order, made anew where examples were added to it."""
         members = self._members(row)
         keys: list[int] = self.buffer.index.ids.view[members].tolist()
@@ -82,7 +86,7 @@ class ExemplarLearner(BatchLearner):
         if not fresh and set(keys) <= set(known):
             stored = set(keys)
             return [key for key in known if key in stored][:keep]
-        return [keys[i] for i in herd(unit_features(self.engine, self.buffer.items(members)), keep)]
+        return [keys[i] for i in herd(unit_features(engine, self.buffer.items(members)), keep)]
 
     def _balanced(self, engine: Engine) -> Rows:
         """Return the same number of examples of every class: as many as the smallest has, chosen by herding."""

@@ -39,6 +39,11 @@ class Prototypes:
     def __len__(self) -> int:
         return len(self.counts)
 
+    @property
+    def gap_bytes(self) -> int:
+        """Bytes of the remembered distances."""
+        return self._gaps.nbytes
+
     def add(self, point: NDArray[np.float32], count: int = 1) -> None:
         """Take in a point that stands for `count` of them."""
         if len(self) < self.limit:
@@ -145,6 +150,10 @@ class ExStream(NetworkLearner):
         """Return how many prototypes are kept, and in how many bytes, counts included."""
         kept = [] if self.shape is None else self.prototypes
         return sum(map(len, kept)), sum(mine.points.nbytes + mine.counts.nbytes for mine in kept)
+
+    def overhead(self) -> int:
+        """Return the bytes of the distances that are remembered between prototypes."""
+        return 0 if self.shape is None else sum(mine.gap_bytes for mine in self.prototypes)
 
     def _no_prototypes(self) -> Prototypes:
         return Prototypes(self.settings["per_class"], self.engine.classifier.features)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from coldstream.augment import Policy
 from coldstream.augment.crops import Flip
-from coldstream.learners.batches import Progress, at_shares
+from coldstream.learners.batches import Progress, Rows, at_shares
 from coldstream.learners.engine import Engine
 from coldstream.learners.exemplars import ExemplarLearner, unit, unit_features
 from coldstream.learners.offline import OfflineRecipe
@@ -42,7 +42,8 @@ class ICaRL(ExemplarLearner):
         Kept in all once a batch has ended (2,000 in the publication). None: every example (the CSSL paper).
     epochs, batch, rate, momentum, weight_decay, augment
         Of the training at the end of a batch; the defaults are the publication's for CIFAR-100. Its rate goes with a
-        head of 100 rows (``classes=100``): the loss is a mean over rows, so that fewer rows want a lower rate.
+        head of 100 rows (``classes=100``): the loss is a mean over rows, so that fewer rows want a lower rate. Its L2
+        penalty of 1e-5 is a decay of 2e-5.
     drops
         The shares of the epochs after which the rate is divided by 5: at 49 and 63 of 70. Without any it falls along
         a cosine, as `coldstream.learners.OfflineRecipe` has it.
@@ -59,7 +60,7 @@ class ICaRL(ExemplarLearner):
         batch: int = 128,
         rate: float = 2.0,
         momentum: float = 0.9,
-        weight_decay: float = 1e-5,
+        weight_decay: float = 2e-5,
         augment: str = "crop|flip",
         drops: Sequence[float] = (0.7, 0.9),
         **settings: Any,
@@ -86,17 +87,22 @@ class ICaRL(ExemplarLearner):
         loss = F.binary_cross_entropy_with_logits
         return pupil, self._fit(pupil, recipe, progress, teach=teach, loss=loss, after=self._steps)
 
-    def _settle(self, fresh: set[int]) -> None:
-        super()._settle(fresh)
-        self._means = np.stack([self._mean(row) for row in self._present()])
+    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
+        found = super()._settled(fresh, engine)
+        kept = {key for keys in found["_herded"].values() for key in keys}
+        bounded = self.settings["exemplars"] is not None
+        ids = self.buffer.index.ids.view
+        members = [self._members(row) for row in self._present()]
+        exemplars = [[place for place in mine if not bounded or int(ids[place]) in kept] for mine in members]
+        return {**found, "_means": np.stack([self._mean(engine, np.array(mine)) for mine in exemplars])}
 
-    def _mean(self, row: int) -> NDArray[np.float64]:
+    def _mean(self, engine: Engine, exemplars: Rows) -> NDArray[np.float64]:
         """Return the mean of a class's exemplars, scaled to length 1."""
-        images = self.buffer.items(self._members(row))
-        mean = unit_features(self.engine, images).mean(axis=0)
+        images = self.buffer.items(exemplars)
+        mean = unit_features(engine, images).mean(axis=0)
         if any(isinstance(stage, Flip) for stage in Policy.parse(self.settings["augment"]).stages):
             mirrored = np.ascontiguousarray(images[:, :, ::-1])
-            mean = (mean + unit_features(self.engine, mirrored).mean(axis=0)) / 2
+            mean = (mean + unit_features(engine, mirrored).mean(axis=0)) / 2
         return unit(mean)
 
     def _scores(self, items: NDArray[Any]) -> NDArray[np.float64]:

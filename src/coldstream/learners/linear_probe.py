@@ -38,8 +38,8 @@ class LinearProbe(ReplayLearner):
 
     @torch.inference_mode(mode=False)
     def _learn(self, new: Sequence[Example]) -> None:
-        rate, labels = self._begin(new)
         fresh = self._features(np.stack([example.item for example in new]))
+        rate, labels = self._begin(new)
         replayed = self.buffer.sample(self.replay, self._draw("sample"))
         x = np.concatenate([fresh, self.buffer.items(replayed)])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])

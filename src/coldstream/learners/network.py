@@ -14,6 +14,7 @@ from torch import nn
 from coldstream.augment import Policy
 from coldstream.data import Dataset
 from coldstream.data.dataset import numbered
+from coldstream.labels import Classes
 from coldstream.learners.base import Learner
 from coldstream.learners.engine import Engine, Normalise, check_engine
 from coldstream.learners.intake import id_key, plain
@@ -134,7 +135,8 @@ class NetworkLearner(Learner):
         that streaming them again with those replaces them. A recipe of 0 epochs leaves the weights as they are.
         """
         recipe = recipe or OfflineRecipe()
-        Policy.parse(recipe.augment)
+        if recipe.epochs and self.settings["items"] == "vectors" and str(Policy.parse(recipe.augment)) != "none":
+            raise ValueError(f"augment={recipe.augment!r} is for images; for vectors: OfflineRecipe(augment='none')")
         with self._lock:
             if self.step:
                 raise ValueError(f"base initialisation comes before streaming; {self.step} examples were learned")
@@ -146,22 +148,26 @@ class NetworkLearner(Learner):
             self.classes.check(labels)
             items: list[NDArray[Any]] = []
             for image in dataset.images:
-                items.append(self._intake.admit(image, self.shape or (items[0].shape if items else None)))
-            if self.shape is None:
+                items.append(self._intake.admit(image, items[0].shape if items else None))
+            try:
                 self._build(items[0].shape)
                 self.shape = items[0].shape
-            rows = np.array([self.classes.enter(label) for label in labels])
-            for row in rows:
-                self.classes.counts[row] += 1
-            self._open_rows()
-            images = np.stack(items)
-            trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
-            train_offline(trainer, images, rows, recipe, self.seed, progress)
-            self.engine.reset_momentum()
-            if self.as_tested and self.settings["zoom"] != 1:
-                images = np.stack([self._intake.admit(image, self.shape, test=True) for image in dataset.images])
-            self._after_base_init(images, rows, [id_key(id) for id in numbered(dataset.identities())])
-            self.prepared = True
+                rows = np.array([self.classes.enter(label) for label in labels])
+                for row in rows:
+                    self.classes.counts[row] += 1
+                self._open_rows()
+                images = np.stack(items)
+                trainer = self._engine(self.engine.classifier, recipe.momentum, recipe.weight_decay)
+                train_offline(trainer, images, rows, recipe, self.seed, progress)
+                self.engine.reset_momentum()
+                if self.as_tested and self.settings["zoom"] != 1:
+                    images = np.stack([self._intake.admit(image, self.shape, test=True) for image in dataset.images])
+                self._after_base_init(images, rows, [id_key(id) for id in numbered(dataset.identities())])
+                self.prepared = True
+            except BaseException:  # nothing was learned before, so that nothing is what to go back to
+                self._forget_network()
+                self.classes = Classes(self.classes.limit)
+                raise
 
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
         """Fit what else a method has on the data of base initialisation."""

@@ -38,6 +38,14 @@ class OfflineRecipe:
     augment: str = "crop|flip"
     drops: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, value, least in (("epochs", self.epochs, 0), ("batch", self.batch, 1)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is a whole number from {least}, not {value!r}")
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate is a number above 0, not {self.rate!r}")
+        Policy.parse(self.augment)
+
     def rate_at(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 0."""
         if self.drops:

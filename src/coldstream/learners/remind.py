@@ -42,7 +42,7 @@ class REMIND(ReplayLearner):
         quantiser is fitted there; with ``OfflineRecipe(epochs=0)`` it does only that.
     codebooks
         Bytes for one position of a map; a divisor of its channels. None: the paper's 32, or the next smaller power of
-        two that divides the channels and keeps an example within half the bytes of its image, which is about what
+        two that divides the channels and keeps an example below half the bytes of its image, which is about what
         ``resize(0.66)|quantize(6)`` leaves of it.
     centroids
         Of each codebook, at most 256; as many as there are positions in the base data where these are fewer.
@@ -210,7 +210,11 @@ class REMIND(ReplayLearner):
                 raise ValueError(f"codebooks={given} does not divide the {channels} channels of this network's maps")
             return given
         most = math.prod(image) / 2 / (height * width)
-        return max(n for n in (1, 2, 4, 8, 16, 32) if n == 1 or (n <= most and channels % n == 0))
+        return max(n for n in (1, 2, 4, 8, 16, 32) if n == 1 or (n < most and channels % n == 0))
+
+    def overhead(self) -> int:
+        """Return the bytes of ids, labels, indexes and centroids."""
+        return super().overhead() + (0 if self.quantiser is None else self.quantiser.table.nbytes)
 
     def _forget_network(self) -> None:
         super()._forget_network()

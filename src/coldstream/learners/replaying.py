@@ -115,16 +115,20 @@ class ReplayLearner(NetworkLearner):
 
     def _keep_base(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
         """Store the examples of base initialisation, which were counted already."""
+        draws = self._draw("evict of base")
         for item, row, id in zip(items, rows.tolist(), ids, strict=True):
             self.buffer.store(self.buffer.compress(item), row, id)
-        self.buffer.evict(self._draw("evict of base"))
+            self.buffer.evict(draws)
 
     def rename_class(self, old: object, new: object) -> None:
         """Give a class another label, one that no class has."""
         with self._lock:
             super().rename_class(old, new)
-            if as_label(old) in self._counts:
-                self._counts[as_label(new)] = self._counts.pop(as_label(old))
+            counts, was, now = self._counts, as_label(old), as_label(new)
+            if was in counts:
+                counts[now], displaced = counts.pop(was), counts.get(now)
+                if displaced is not None:  # the new name was that of a class merged earlier, which keeps its count
+                    counts[was] = displaced
 
     def _settings_to_json(self) -> dict[str, Any]:
         counts = None if self.settings["counts"] is None else [list(pair) for pair in self._counts.items()]

@@ -112,11 +112,17 @@ def _pooled(*rest: nn.Module) -> tuple[nn.Module, ...]:
 class Extra(nn.Module):
     """Two more layers for maps: a residual block of 3x3 convolutions that begins as the identity.
 
-    So a network whose weights were given still does what it did, until the block has learned something.
+    So a network whose weights were given still does what it did, until the block has learned something. Beside its
+    `middle` channels there can be a few that see one position only, where whole ones are too coarse a measure.
     """
 
-    def __init__(self, channels: int, middle: int) -> None:
+    def __init__(self, channels: int, middle: int, pointwise: int = 0) -> None:
         super().__init__()
+        self.narrow: nn.Module | None = None
+        if pointwise:
+            back = nn.Conv2d(pointwise, channels, 1, bias=False)
+            nn.init.zeros_(back.weight)
+            self.narrow = nn.Sequential(nn.Conv2d(channels, pointwise, 1, bias=False), nn.ReLU(), back)
         self.conv1 = nn.Conv2d(channels, middle, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(middle)
         self.conv2 = nn.Conv2d(middle, channels, 3, padding=1, bias=False)
@@ -127,15 +133,21 @@ class Extra(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return x + out
+        return x + out if self.narrow is None else x + out + self.narrow(x)
 
 
 def with_extra(parts: Split) -> Split:
-    """Put as many parameters before the plastic part as the frozen part has, to the nearest width of the block.
+    """Put as many parameters before the plastic part as the frozen part has.
 
-    The trainable parameters are then as many as if the whole network were trained.
+    The trainable parameters are then as many as if the whole network were trained: within 0.1%, by the width of the
+    block alone where that is fine enough, else by a few channels of 1x1 convolutions beside it.
     """
     channels = parts.shape[0]
-    frozen = sum(parameter.numel() for parameter in parts.frozen.parameters())
-    middle = max(1, round((frozen - 2 * channels) / (18 * channels + 2)))
-    return Split(parts.frozen, nn.Sequential(Extra(channels, middle), parts.plastic), parts.shape)
+    frozen, plastic = (sum(p.numel() for p in part.parameters()) for part in (parts.frozen, parts.plastic))
+    wanted, each = frozen - 2 * channels, 18 * channels + 2
+    middle, pointwise = max(1, round(wanted / each)), 0
+    if abs(wanted - middle * each) > 0.001 * (frozen + plastic):
+        middle = max(1, wanted // each)
+        pointwise = max(0, round((wanted - middle * each) / (2 * channels)))
+    extra = Extra(channels, middle, pointwise)
+    return Split(parts.frozen, nn.Sequential(extra, parts.plastic), parts.shape)
