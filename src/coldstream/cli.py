@@ -89,7 +89,7 @@ def run(
     `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
     from coldstream.experiments import Experiment, Stopped, make_config, run_jobs, write_report
-    from coldstream.experiments.config import DIGITS
+    from coldstream.experiments.config import DIGITS, learner_changes
     from coldstream.experiments.names import settings_of
 
     if resume is not None:
@@ -99,7 +99,7 @@ def run(
     else:
         tree = dict(DIGITS) if config is None else settings_of(config)
         changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
-        changes += [f"learners.{name.rpartition(':')[2].lower()}.kind={name}" for name in learner or []]
+        changes += learner_changes(learner or [], default=config is None)
         settings = make_config(tree, changes)
         experiment = Experiment.create(settings, out or Path("runs") / settings.name)
     waiting = [job for job in experiment.jobs if not job.finished]
@@ -166,13 +166,17 @@ def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")])
 def report(folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")]) -> None:
     """Write tables, pictures and the page of finished runs again, from their files."""
     from coldstream.experiments import Experiment, write_report
+    from coldstream.experiments.records import Folder
 
     for folder in folders:
-        experiment = Experiment.open(folder)
-        if not experiment.finished:
-            raise ValueError(f"run {str(folder)!r} is not finished; go on with: coldstream run --resume {folder}")
-        _print_results(experiment.results(), experiment.folder.read("timing.json"))
-        write_report(experiment.folder)
+        files = Folder(folder)
+        if not files.has("summary.json"):
+            experiment = Experiment.open(folder)
+            if not experiment.finished:
+                raise ValueError(f"run {str(folder)!r} is not finished; go on with: coldstream run --resume {folder}")
+            experiment.results()
+        _print_results(files.read("summary.json"), files.read("timing.json"))
+        write_report(files)
         _say(f"report: {folder / 'report.html'}")
 
 
@@ -202,8 +206,9 @@ def list_() -> None:
     rows = [["experiment", "data", "learners", "seeds"]]
     for name, file in experiments_here().items():
         tree = read_config(file)
-        learners = ", ".join(tree.get("learners", {"cssl": {}}))
-        rows.append([name, str(tree.get("data", {}).get("name", "digits")), learners, str(tree.get("seeds", [0]))])
+        data, learners = tree.get("data") or {}, tree.get("learners") or {"cssl": {}}
+        shown = str(data.get("name", "digits")) if isinstance(data, dict) else "?"
+        rows.append([name, shown, ", ".join(map(str, learners)), str(tree.get("seeds", [0]))])
     found = len(rows) > 1
     console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")
 
@@ -317,6 +322,6 @@ def main() -> None:
     except KeyboardInterrupt:
         complaints.print("stopped at once; the same command goes on from the last checkpoint")
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         complaints.print(Text.assemble(("error: ", "bold red"), str(error)))
         sys.exit(2)

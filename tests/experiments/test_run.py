@@ -222,7 +222,7 @@ def test_a_zip_of_photographs_of_the_users_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "learner.replya=5"], "unknown setting of learner 'cssl' (CSSL) 'replya'; did you mean 'replay'?"),
+        (["--set", "learner.replya=5"], "unknown setting of a learner 'replya'; did you mean 'replay'?"),
         (["--set", "replay=5"], "unknown setting 'replay'; did you mean 'learner.replay'?"),
         (["--set", "learner.replay"], "--set takes key=value"),
         (["--set", "learner.replay=-1"], "replay is a whole number from 0, not -1"),

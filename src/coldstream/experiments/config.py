@@ -16,6 +16,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -23,13 +24,22 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from coldstream.augment import Policy
-from coldstream.learners import LEARNERS, Learner, OfflineRecipe
+from coldstream.learners import LEARNERS, REMIND, Learner, OfflineRecipe
 from coldstream.phrases import unknown
 
 Settings = dict[str, Any]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, for which 1e-3 is a number too, as in YAML 1.2."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
 
 
 class _Part(BaseModel):
@@ -54,7 +64,7 @@ class StreamConfig(_Part):
     test_every: int | None = Field(None, ge=1, description="classes between two tests, for class-incremental")
     batches: int | None = Field(None, ge=1, description="batches, for iid and instance")
     classes_per_batch: int | None = Field(None, ge=1, description="for class-iid and class-instance")
-    class_order: list[str] | None = None
+    class_order: list[str] | str | None = Field(None, description="names of the classes, or a file that has them")
 
 
 class RecipeConfig(_Part):
@@ -63,8 +73,8 @@ class RecipeConfig(_Part):
     epochs: int = Field(30, ge=0)
     batch: int = Field(64, ge=1)
     rate: float = Field(0.1, gt=0)
-    weight_decay: float = 5e-4
-    momentum: float = 0.9
+    weight_decay: float = Field(5e-4, ge=0, lt=1)
+    momentum: float = Field(0.9, ge=0, lt=1)
     augment: str = "crop"
     drops: tuple[int, ...] = ()
 
@@ -108,6 +118,20 @@ class Config(_Part):
     threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
     tensorboard: bool = False
 
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == "store":
+            raise ValueError("runs/store is where the results of all experiments are; choose another name")
+        return name
+
+    @field_validator("seeds")
+    @classmethod
+    def _are_distinct(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("the same seed twice is not two runs; write each once")
+        return seeds
+
 
 DIGITS: Settings = {
     "name": "digits",
@@ -127,8 +151,8 @@ def learner_class(kind: str) -> type[Learner]:
     sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"learner {kind!r} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a file of the user's does when it is loaded
+        raise ValueError(f"learner {kind!r} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove("")
     if not (inspect.isclass(found) and issubclass(found, Learner)):
@@ -172,14 +196,18 @@ def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings
             raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
         if key not in defaults:
             raise unknown(f"setting of learner {name!r} ({kind.__name__})", key, [d for d in defaults if d != "seed"])
-    defaults.pop("seed", None)
-    return kind, {**defaults, **given}
+    settings = {**defaults, **given}
+    settings.pop("seed", None)
+    for key, value in settings.items():
+        if value is inspect.Parameter.empty:
+            raise ValueError(f"learner {name!r} ({kind.__name__}) needs setting {key!r}, which has no default")
+    return kind, settings
 
 
 def read_config(path: Path) -> Settings:
     """Read a YAML file into a tree of settings."""
     try:
-        tree = yaml.safe_load(path.read_text())
+        tree = yaml.load(path.read_text(), _Loader)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if tree is not None and not isinstance(tree, dict):
@@ -194,7 +222,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         if not equals or not key.strip():
             raise ValueError(f"--set takes key=value, such as learner.replay=50, not {change!r}")
         try:
-            value = yaml.safe_load(text)
+            value = yaml.load(text, _Loader)
         except yaml.YAMLError:
             raise ValueError(f"--set {change!r}: the value is not YAML; quote it: --set '{key}=\"...\"'") from None
         tree = _with(tree, key.strip().split("."), value)
@@ -209,8 +237,24 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         kind, settings = learner_settings(config, name)
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
             settings["counts"] = {"any": 1}
-        kind(**settings, seed=0)
+        try:
+            kind(**settings, seed=0)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"learner {name!r}: a setting is of the wrong kind: {error}") from error
     return config
+
+
+def learner_changes(kinds: Sequence[str], *, default: bool) -> list[str]:
+    """Return the changes that put these learners into an experiment, by the name of the kind or of the class.
+
+    The default experiment's network is too small for REMIND, which gets the next larger one there.
+    """
+    names = [kind.rpartition(":")[2].lower() for kind in kinds]
+    if len(set(names)) < len(names):
+        raise ValueError(f"--learner: two of {', '.join(kinds)} have the same name; put them into a file under two")
+    changes = [f"learners.{name}.kind={kind}" for name, kind in zip(names, kinds, strict=True)]
+    splits = [name for name, kind in zip(names, kinds, strict=True) if issubclass(learner_class(kind), REMIND)]
+    return changes + [f"learners.{name}.model=resnet14-16" for name in splits if default]
 
 
 def _with(tree: Settings, path: list[str], value: Any) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from coldstream.experiments.config import (
     read_config,
     write_config,
 )
-from coldstream.experiments.jobs import Job, OfflineJob, UnitJob
-from coldstream.experiments.keys import key_of, learner_version
-from coldstream.experiments.records import Folder, Record, describe_environment
+from coldstream.experiments.environment import describe_environment
+from coldstream.experiments.jobs import Job, UnitJob
+from coldstream.experiments.keys import content_of, key_of, learner_version
+from coldstream.experiments.records import Folder, Record
+from coldstream.experiments.references import OfflineJob
 from coldstream.experiments.results import averages, first_steps, unit_results
 from coldstream.learners import CSSL
-from coldstream.streams import Stream, make_stream, sorted_by_content
+from coldstream.streams import Stream, make_stream, read_class_order, sorted_by_content
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
 
@@ -54,6 +57,7 @@ class Experiment:
         self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
         self.units: dict[tuple[str, int], UnitJob] = {}
         self.references: dict[tuple[str, int], list[OfflineJob]] = {}
+        self._shared: dict[str, list[OfflineJob]] = {}
         for name in config.learners:
             for seed in config.seeds:
                 self.units[name, seed] = self._unit(name, seed)
@@ -97,7 +101,13 @@ class Experiment:
         return all(job.finished for job in self.jobs)
 
     def _make_stream(self, seed: int) -> Stream:
-        return make_stream(self.train, seed=seed, **self.config.stream.model_dump())
+        options = self.config.stream.model_dump()
+        if isinstance(options["class_order"], str):
+            options["class_order"] = read_class_order(options["class_order"])
+        stream = make_stream(self.train, seed=seed, **options)
+        # A class of very few images has none to test with; a test on such classes alone says nothing.
+        tested = tuple(e for e in stream.events if np.isin(self.test.labels, e.classes).any())
+        return replace(stream, events=tested)
 
     def _unit(self, name: str, seed: int) -> UnitJob:
         kind, settings = learner_settings(self.config, name)
@@ -106,6 +116,7 @@ class Experiment:
             names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
         facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
+        facts["weights"] = content_of(settings.get("init"))
         base, recipe = None, self.config.base.recipe()
         if kind(**settings, seed=seed).needs_base_init:
             base = self._base(stream)
@@ -142,14 +153,17 @@ class Experiment:
         if network.get("init") == "base":
             network["init"] = "random"
         recipe = self.config.offline.recipe()
-        jobs = []
+        shared = repr((network, seed))
+        if shared in self._shared:
+            return self._shared[shared]
+        jobs = self._shared[shared] = []
         for event in self.streams[seed].events:
             # Which examples have come matters to offline training, their order and ours does not.
-            part = self.train.take(np.sort(self.streams[seed].order[: event.step]))
+            which = np.sort(self.streams[seed].order[: event.step])
             classes = sorted(self.test.names[label] for label in event.classes)
             facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
-            facts["code"] = learner_version(CSSL)
-            key = key_of({**facts, "train": part.fingerprint(), "test": self._data["test"]})
+            facts |= {"code": learner_version(CSSL), "weights": content_of(network.get("init"))}
+            key = key_of({**facts, "train": self.train.take(which).fingerprint(), "test": self._data["test"]})
             folder = Folder(self.folder.path.parent / "store" / "offline" / key)
             title = f"offline, {len(classes)} classes, seed {seed}"
             jobs.append(
@@ -159,7 +173,8 @@ class Experiment:
                     folder,
                     settings={**network, "seed": seed},
                     recipe=recipe,
-                    train=part,
+                    train=self.train,
+                    which=which,
                     test=self.test,
                     event=event,
                 )

@@ -1,4 +1,4 @@
-"""The pieces of work of an experiment: units (one learner, one seed) and offline references.
+"""The pieces of work of an experiment, and the one that streams: a learner on a stream.
 
 A job lives in a folder named by the hash of all that it depends on. It is finished when its summary.json is there;
 stopped at any moment before, it goes on from its last checkpoint to the same bits.
@@ -14,16 +14,18 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, read_manifest
 from coldstream.data import Dataset
 from coldstream.experiments.board import Board
-from coldstream.experiments.evaluation import Evaluation, evaluate
+from coldstream.experiments.environment import describe_environment
+from coldstream.experiments.evaluation import Evaluation
 from coldstream.experiments.records import Folder, Record
-from coldstream.learners import CSSL, Learner, OfflineRecipe
-from coldstream.streams import Event, Stream
+from coldstream.learners.base import Learner
+from coldstream.learners.offline import OfflineRecipe
+from coldstream.streams import Stream
 
 Watch = Callable[[int, int, str], bool]
 """(done, total, note) -> whether to stop: how a job says how far it is and asks whether to go on."""
@@ -48,9 +50,13 @@ class Job(ABC):
         return self.folder.has("summary.json")
 
     def run(self, watch: Watch) -> None:
-        """Do what is left to do; no two processes do the same job at once."""
+        """Do what is left to do; no two processes do the same job at once, the second one waits for the first."""
         self.folder.make()
-        with self._alone():
+        with open(self.folder.path / "lock", "w") as file:
+            while not _locked(file):
+                if watch(*self.progress(), "another process is at it"):
+                    raise Stopped
+                time.sleep(0.2)
             if not self.finished:
                 self._run(watch)
 
@@ -61,14 +67,14 @@ class Job(ABC):
     def progress(self) -> tuple[int, int]:
         """Return (done, total) as of the last checkpoint."""
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with open(self.folder.path / "lock", "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"{self.title} is being run by another process ({self.folder.path})") from None
-            yield
+
+def _locked(file: IO[str]) -> bool:
+    """Take the lock of a job, which ends with the file; False while another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass
@@ -95,8 +101,8 @@ class Clock:
 class UnitJob(Job):
     """One learner on one stream."""
 
-    make: Callable[[], Learner] = CSSL
-    load: Callable[[Path], Learner] = CSSL.load
+    make: Callable[[], Learner] | None = None
+    load: Callable[[Path], Learner] | None = None
     stream: Stream | None = None
     test: Dataset | None = None
     base: Dataset | None = None
@@ -122,6 +128,7 @@ class UnitJob(Job):
         checkpoint = self.folder.path / "checkpoint"
         preq, clock = metrics.Prequential(), Clock()
         if (checkpoint / MANIFEST).exists():
+            assert self.load is not None
             learner = self.load(checkpoint)
             extra = read_manifest(checkpoint)["extra"]
             preq, clock = metrics.Prequential.from_dict(extra["prequential"]), Clock(**extra["clock"])
@@ -183,6 +190,7 @@ class UnitJob(Job):
 
     def _prepared(self, watch: Watch) -> Learner:
         """Return a learner that can begin to stream."""
+        assert self.make is not None
         learner = self.make()
         if learner.needs_base_init:
             assert self.base is not None
@@ -201,6 +209,7 @@ class UnitJob(Job):
         timing: Record = {
             "seconds": clock.learn + clock.predict,
             "ms_per_example": 1000 * clock.learn / max(1, learner.step),
+            "environment": describe_environment(),
         }
         summary: Record = {
             "examples": learner.step,
@@ -215,34 +224,3 @@ class UnitJob(Job):
             timing["index_bytes"] = learner.overhead()
         self.folder.write("timing.json", timing)
         self.folder.write("summary.json", summary)
-
-
-@dataclass
-class OfflineJob(Job):
-    """The same network trained offline on everything streamed until a test, and tested then."""
-
-    settings: dict[str, Any] | None = None
-    recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
-    train: Dataset | None = None
-    test: Dataset | None = None
-    event: Event | None = None
-
-    unit: str = "epochs"
-
-    def progress(self) -> tuple[int, int]:
-        return (self.recipe.epochs if self.finished else 0), self.recipe.epochs
-
-    def _run(self, watch: Watch) -> None:
-        assert self.train is not None and self.test is not None and self.event is not None
-        begin = time.perf_counter()
-
-        def watched(epoch: int) -> None:
-            if watch(epoch, self.recipe.epochs, "") and epoch < self.recipe.epochs:
-                raise Stopped
-
-        watched(0)
-        reference = CSSL(**(self.settings or {}))
-        reference.base_init(self.train, self.recipe, watched)
-        found = evaluate(reference, self.test, self.event)
-        self.folder.write("timing.json", {"seconds": time.perf_counter() - begin})
-        self.folder.write("summary.json", found)

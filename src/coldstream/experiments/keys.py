@@ -60,12 +60,51 @@ def _file(module: str) -> Path | None:
 
 
 def learner_version(kind: type) -> str:
-    """Return a hash of the source that a learner's results depend on; of a user's own, also of its file."""
+    """Return a hash of the source that a learner's results depend on.
+
+    Of a user's own, also of the files that it and its base classes are written in, and of the modules beside these
+    that they import.
+    """
     owners = [owner.__module__ for owner in kind.__mro__ if owner.__module__.startswith("coldstream.")]
-    version = code_version(*sorted(set(owners)), "coldstream.metrics", "coldstream.experiments.evaluation")
-    if kind.__module__.startswith("coldstream."):
+    version = code_version(*sorted(set(owners)), "coldstream.experiments.jobs")
+    found: set[Path] = set()
+    waiting = [Path(inspect.getfile(owner)) for owner in kind.__mro__ if _is_users(owner.__module__)]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += _beside(file)
+    if not found:
         return version
-    return version + hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for file in sorted(found):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return version + digest.hexdigest()[:16]
+
+
+def _is_users(module: str) -> bool:
+    return module.split(".")[0] not in ("coldstream", "builtins", "abc", "typing")
+
+
+def _beside(file: Path) -> Iterator[Path]:
+    """Return the modules that a file imports and that are in its folder."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+        for name in names:
+            path = file.parent.joinpath(*name.split("."))
+            yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+
+
+def content_of(path: Any) -> str | None:
+    """Return a hash of a file's content, where it is the path of one."""
+    if not isinstance(path, (str, Path)) or not Path(path).is_file():
+        return None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def key_of(facts: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 
 from coldstream.data import DATASETS
@@ -30,7 +31,8 @@ def settings_of(text: str) -> Settings:
         return {"name": file.stem, **read_config(file)}
     if not data:
         raise _neither(text, named)
-    return {"name": path.stem if path.exists() else text.replace(":", "-").replace("/", "-"), "data": {"name": text}}
+    name = re.sub(r"[^\w.-]+", "-", path.stem if path.exists() else text).strip("-") or "data"
+    return {"name": name, "data": {"name": text}}
 
 
 def _neither(text: str, named: dict[str, Path]) -> ValueError:

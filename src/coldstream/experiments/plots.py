@@ -59,7 +59,9 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     first = next(iter(summary["learners"].values()))["runs"]
     if first[0]["offline"]:
         steps, values = _grid([run["offline"] for run in first])
-        axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label="trained offline")
+        same = all(found["runs"][0]["offline"] == first[0]["offline"] for found in summary["learners"].values())
+        label = "trained offline" if same else f"network of {next(iter(summary['learners']))}, trained offline"
+        axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label=label)
         lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
     for number, (name, found) in enumerate(summary["learners"].items()):
         steps, values = _grid([run["events"] for run in found["runs"]])

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import coldstream
-from coldstream.checkpoint import environment, write_atomically
+from coldstream.checkpoint import write_atomically
 
 Record = dict[str, Any]
 
@@ -62,19 +60,3 @@ class Folder:
     def read(self, name: str) -> Record:
         record: Record = json.loads((self.path / name).read_bytes())
         return record
-
-
-def describe_environment() -> Record:
-    """Return versions, machine, threads and the commit of the code that runs."""
-    return {**environment(), "coldstream": coldstream.__version__, "commit": _commit()}
-
-
-def _commit() -> str | None:
-    """Return the commit of the code that runs, where it runs from a checkout."""
-    here = Path(__file__).parent
-    try:
-        top = subprocess.run(["git", "-C", here, "ls-files", "--error-unmatch", __file__], capture_output=True)
-        found = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True)
-    except OSError:
-        return None
-    return found.stdout.strip() if top.returncode == found.returncode == 0 else None

@@ -19,6 +19,7 @@ Rows = list[list[str]]
 
 _COLUMNS = {
     "final_accuracy": "final accuracy",
+    "final_top5": "top-5",
     "omega_per_event": "Ω_all (offline per event)",
     "omega_final": "Ω_all (final offline)",
     "average_ece": "average ECE",
@@ -78,7 +79,7 @@ def event_rows(run: Record) -> Rows:
                 f"{event['step']:,}",
                 f"{event['accuracy']:.1%}",
                 f"{reference['accuracy']:.1%}" if reference else "–",
-                f"{event['accuracy'] / reference['accuracy']:.3f}" if reference else "–",
+                f"{event['accuracy'] / reference['accuracy']:.3f}" if reference and reference["accuracy"] else "–",
                 f"{event['ece']:.3f}",
                 f"{event['ece_debiased']:.3f}",
                 f"{event['images']:,}",
@@ -156,7 +157,6 @@ def latex(rows: Rows) -> str:
 
 def _page(folder: Folder, summary: Record, timing: Record, lines: list[Record], pictures: list[Path]) -> str:
     config = (folder.path / "config.yaml").read_text()
-    environment = folder.read("environment.json")
     images = "".join(
         f'<img alt="{path.stem}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'
         for path in pictures
@@ -178,7 +178,7 @@ def _page(folder: Folder, summary: Record, timing: Record, lines: list[Record], 
             if len(last["classes"]) <= 20:
                 inner.append(f"<h3>What is taken for what at the end</h3>{_confusion(last)}")
             parts.append(f"<h2>{escape(name)}, seed {run['seed']}</h2>{''.join(inner)}")
-    facts = ", ".join(f"{key} {value}" for key, value in environment.items() if value is not None)
+    facts = "; ".join(_environments(timing))
     title = escape(summary["name"])
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -191,6 +191,13 @@ def _page(folder: Folder, summary: Record, timing: Record, lines: list[Record], 
 <p class="lead">{escape(facts)}</p>
 </html>
 """
+
+
+def _environments(timing: Record) -> list[str]:
+    """Return what the learners were computed with; one line where it was the same for all."""
+    found = [run["environment"] for runs in timing["learners"].values() for run in runs]
+    lines = [", ".join(f"{key} {value}" for key, value in one.items() if value is not None) for one in found]
+    return list(dict.fromkeys(lines))
 
 
 def _table(rows: Sequence[Sequence[str]], head: bool = True) -> str:

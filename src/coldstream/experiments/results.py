@@ -24,15 +24,22 @@ def unit_results(unit: Record, events: list[Record], offline: list[Record], came
         "events": [{key: event[key] for key in keep} | {"classes": len(event["classes"])} for event in events],
         "offline": [{key: event[key] for key in keep} for event in offline],
         "final_accuracy": accuracies[-1],
-        "omega_per_event": metrics.omega(accuracies, reference) if reference else None,
-        "omega_final": metrics.omega(accuracies, reference[-1]) if reference else None,
-        "top5_omega_per_event": (
-            metrics.omega([e["top5"] for e in events], [e["top5"] for e in offline]) if reference else None
-        ),
+        "final_top5": events[-1]["top5"],
+        "omega_per_event": _omega(accuracies, reference),
+        "omega_final": _omega(accuracies, reference[-1:]),
+        "top5_omega_per_event": _omega([e["top5"] for e in events], [e["top5"] for e in offline]),
+        "top5_omega_final": _omega([e["top5"] for e in events], [e["top5"] for e in offline[-1:]]),
         "average_ece": metrics.average_ece([event["ece"] for event in events]),
         "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
         **transfer(events, came),
     }
+
+
+def _omega(accuracies: list[float], reference: list[float]) -> float | None:
+    """Return Ω_all; None without references, or with one that knows nothing, which nothing can be a share of."""
+    if not reference or min(reference) <= 0:
+        return None
+    return metrics.omega(accuracies, reference if len(reference) > 1 else reference[0])
 
 
 def transfer(events: list[Record], came: dict[str, int]) -> Record:

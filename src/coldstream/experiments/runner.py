@@ -156,6 +156,6 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
             messages.put(("finished", number))
         except Stopped:
             return
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, FloatingPointError) as error:
             messages.put(("failed", number, f"{jobs[number].title}: {error}"))
             return

@@ -1,0 +1,52 @@
+"""Offline references: what the same network reaches that is trained on everything at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coldstream.data import Dataset
+from coldstream.experiments.environment import describe_environment
+from coldstream.experiments.evaluation import evaluate
+from coldstream.experiments.jobs import Job, Stopped, Watch
+from coldstream.learners.cssl import CSSL
+from coldstream.learners.offline import OfflineRecipe
+from coldstream.streams import Event
+
+
+@dataclass
+class OfflineJob(Job):
+    """The same network trained offline on everything streamed until a test, and tested then."""
+
+    settings: dict[str, Any] | None = None
+    recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
+    train: Dataset | None = None
+    which: NDArray[np.int64] | None = None
+    test: Dataset | None = None
+    event: Event | None = None
+
+    unit: str = "epochs"
+
+    def progress(self) -> tuple[int, int]:
+        return (self.recipe.epochs if self.finished else 0), self.recipe.epochs
+
+    def _run(self, watch: Watch) -> None:
+        assert self.train is not None and self.which is not None and self.test is not None and self.event is not None
+        begin = time.perf_counter()
+
+        def watched(epoch: int) -> None:
+            if watch(epoch, self.recipe.epochs, "") and epoch < self.recipe.epochs:
+                raise Stopped
+
+        watched(0)
+        reference = CSSL(**(self.settings or {}))
+        reference.base_init(self.train.take(self.which), self.recipe, watched)
+        found = evaluate(reference, self.test, self.event)
+        self.folder.write(
+            "timing.json", {"seconds": time.perf_counter() - begin, "environment": describe_environment()}
+        )
+        self.folder.write("summary.json", found)
