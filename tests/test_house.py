@@ -10,7 +10,7 @@ import pytest
 import coldstream
 
 ROOT = Path(coldstream.__file__).parent
-SHARED = {"randomness", "phrases", "images", "labels"}
+SHARED = {"randomness", "phrases", "images", "labels", "native"}
 MAY_KNOW = {
     "data": set(),
     "streams": {"data"},
@@ -23,6 +23,7 @@ MAY_KNOW = {
     "checkpoint": {"replay"},
     "images": set(),
     "labels": set(),
+    "native": set(),
     "phrases": set(),
     "randomness": set(),
     "sklearn_adapter": {"learners"},

@@ -38,6 +38,7 @@ def test_a_method_does_not_depend_on_another():
     mine = names("coldstream.learners.linear_probe")
     assert "learners/linear_probe.py" in mine
     assert "learners/replaying.py" in mine
+    assert "kernels.c" in mine
     assert not mine & {"learners/cssl.py", "learners/er.py", "learners/__init__.py", "cli.py"}
     assert len({learner_version(kind) for kind in (CSSL, ER, LinearProbe)}) == 3
 

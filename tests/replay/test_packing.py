@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coldstream.replay.packing import pack, packed_bytes, unpack
+from coldstream import native
+from coldstream.replay.packing import pack, packed_bytes, unpack, unpack_high
 
 ALL_BITS = range(1, 9)
 
@@ -60,6 +61,19 @@ def test_every_width_at_awkward_lengths_in_many_rows(bits, length):
     before = packed.copy()
     np.testing.assert_array_equal(unpack(packed, length, bits), values)
     np.testing.assert_array_equal(packed, before)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("bits", ALL_BITS)
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 17, 65, 2028])
+def test_high_bits(bits, length, kernels, monkeypatch):
+    if kernels and not native.available():
+        pytest.skip(native.state())
+    monkeypatch.setattr(native, "available", lambda: kernels)
+    noise = np.random.default_rng(length).integers(0, 256, (5, packed_bytes(length, bits)), dtype=np.uint8)
+    expected = [[v << (8 - bits) for v in big_integer_unpack(row, length, bits)] for row in noise]
+    assert unpack_high(noise, length, bits).tolist() == expected
+    assert unpack_high(np.asfortranarray(noise), length, bits).tolist() == expected
 
 
 @pytest.mark.parametrize("bits", ALL_BITS)

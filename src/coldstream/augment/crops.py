@@ -17,6 +17,15 @@ from coldstream.randomness import generator
 _RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 
+Part = tuple[int, int]
+"""Images that are a part of a batch: the row of the first one, and how many rows the batch has."""
+
+
+def rows_of(part: Part | None, images: int) -> tuple[slice, int]:
+    """Return which draws of how many belong to `images` images: all, or those of a part of a batch."""
+    first, count = part or (0, images)
+    return slice(first, first + images), count
+
 
 def number(value: float) -> str:
     """Write a number as it is read back: ``1`` rather than ``1.0``, and otherwise every digit."""
@@ -61,10 +70,11 @@ class Crop:
         left = rng.integers(2 * self.margin(width) + 1, size=count)
         return top, left
 
-    def __call__(self, images: Tensor, seed: int, step: int) -> Tensor:
+    def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the cropped images, of the same shape."""
         count, channels, height, width = images.shape
-        top, left = self.draw(count, height, width, seed, step)
+        mine, of = rows_of(part, count)
+        top, left = (edge[mine] for edge in self.draw(of, height, width, seed, step))
         across, down = self.margin(width), self.margin(height)
         padded = functional.pad(images, (across, across, down, down)).contiguous()
         # Every line of a piece is a run of `width` bytes of the padded batch, so that a piece is copied line by
@@ -119,10 +129,11 @@ class ResizedCrop:
         left = np.where(found, corner[1] * (width - box_wide + 1), (width - box_wide) / 2)
         return np.stack([np.floor(top), np.floor(left), box_high, box_wide]).astype(np.int64)
 
-    def __call__(self, images: Tensor, seed: int, step: int) -> Tensor:
+    def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the cropped and stretched images, of the same shape."""
         count, _, height, width = images.shape
-        top, left, box_high, box_wide = self.draw(count, height, width, seed, step)
+        mine, of = rows_of(part, count)
+        top, left, box_high, box_wide = self.draw(of, height, width, seed, step)[:, mine]
         y = _sources(top, box_high, height).to(images.device)
         x = _sources(left, box_wide, width).to(images.device)
         grid = torch.stack(
@@ -155,10 +166,11 @@ class Flip:
         mirrored: NDArray[np.bool_] = generator(seed, step, "flip").random(count) < self.chance
         return mirrored
 
-    def __call__(self, images: Tensor, seed: int, step: int) -> Tensor:
+    def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the images, some of them mirrored."""
         count = len(images)
-        place = np.arange(count) + count * self.draw(count, seed, step)
+        mine, of = rows_of(part, count)
+        place = np.arange(count) + count * self.draw(of, seed, step)[mine]
         both = torch.cat([images, images.flip(-1)])
         return both.index_select(0, torch.from_numpy(place).to(images.device))
 

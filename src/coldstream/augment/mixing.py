@@ -88,19 +88,29 @@ class Mixing:
         """Return the mixed images (N, C, H, W) and targets (N, K); both floating, neither is modified."""
         count, _, height, width = images.shape
         mixture = self.draw(count, height, width, seed, step)
-        partner = torch.from_numpy(mixture.partner)
-        own = torch.from_numpy(mixture.own)[:, None]
-        # A cut row keeps all of itself outside its box and nothing inside; `lerp` is exact at both ends.
-        weight = torch.from_numpy(np.where(mixture.cut, 1.0, mixture.own))[:, None, None, None].to(images)
-        if mixture.cut.any():
-            top, bottom, left, right = torch.from_numpy(mixture.box).to(images.device)[:, :, None]
-            y = torch.arange(height, device=images.device)
-            x = torch.arange(width, device=images.device)
-            inside = ((y >= top) & (y < bottom))[:, None, :, None] & ((x >= left) & (x < right))[:, None, None, :]
-            weight = weight.masked_fill(inside, 0)
-        mixed = torch.lerp(images.index_select(0, partner.to(images.device)), images, weight)
-        others = targets.index_select(0, partner.to(targets.device))
-        return mixed, torch.lerp(others, targets, own.to(targets))
+        return mix_images(images, mixture), mix_targets(targets, mixture)
+
+
+def mix_images(images: Tensor, mixture: Mixture) -> Tensor:
+    """Return the mixed images (N, C, H, W)."""
+    height, width = images.shape[2:]
+    partner = torch.from_numpy(mixture.partner).to(images.device)
+    # A cut row keeps all of itself outside its box and nothing inside; `lerp` is exact at both ends.
+    weight = torch.from_numpy(np.where(mixture.cut, 1.0, mixture.own))[:, None, None, None].to(images)
+    if mixture.cut.any():
+        top, bottom, left, right = torch.from_numpy(mixture.box).to(images.device)[:, :, None]
+        y = torch.arange(height, device=images.device)
+        x = torch.arange(width, device=images.device)
+        inside = ((y >= top) & (y < bottom))[:, None, :, None] & ((x >= left) & (x < right))[:, None, None, :]
+        weight = weight.masked_fill(inside, 0)
+    return torch.lerp(images.index_select(0, partner), images, weight)
+
+
+def mix_targets(targets: Tensor, mixture: Mixture) -> Tensor:
+    """Return the mixed targets (N, K)."""
+    own = torch.from_numpy(mixture.own)[:, None]
+    others = targets.index_select(0, torch.from_numpy(mixture.partner).to(targets.device))
+    return torch.lerp(others, targets, own.to(targets))
 
 
 def _boxes(

@@ -90,16 +90,30 @@ def apply_ops(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
 
 def _warp(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     """Shear, translate or rotate each image, by the nearest pixel and with zeros outside."""
+    return to_uint8(_warped(images.to(torch.float32), ops, magnitudes))
+
+
+def _warped(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     height, width = images.shape[-2:]
     matrices = torch.from_numpy(_source_matrices(ops, magnitudes, height, width)).to(images.device)
     x_part, y_part, shift = matrices[..., None, None].unbind(2)
     x, y = _about_centre(width, images.device), _about_centre(height, images.device)
     # This order of additions is that of a plain matrix product; another one rounds ties differently.
     grid = (x * x_part + y[:, None] * y_part).add_(shift).permute(0, 2, 3, 1)
-    warped = functional.grid_sample(
-        images.to(torch.float32), grid, mode="nearest", padding_mode="zeros", align_corners=False
-    )
-    return to_uint8(warped)
+    return functional.grid_sample(images, grid, mode="nearest", padding_mode="zeros", align_corners=False)
+
+
+def source_pixels(op: int, magnitude: float, height: int, width: int) -> NDArray[np.int32]:
+    """Return which pixel of an image each pixel of the warped one comes from, counted row by row; -1 for none."""
+    numbered = torch.arange(1, height * width + 1, dtype=torch.float32, device="cpu").view(1, 1, height, width)
+    return _warped(numbered, np.array([op]), np.array([magnitude])).to(torch.int32).sub_(1).flatten().numpy()
+
+
+def table_of(op: int, magnitude: float) -> NDArray[np.uint8]:
+    """Return the 256 entries of an operation whose table does not depend on the image."""
+    nothing = torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device="cpu")
+    table = _TABLES[OPS[op]](nothing, np.array([magnitude]))
+    return table.expand(1, 1, 256).reshape(256).numpy()
 
 
 @lru_cache(maxsize=16)
@@ -142,12 +156,12 @@ def _look_up(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
 
 
 def _brightness(images: Tensor, magnitudes: Floats) -> Tensor:
-    own, _ = _shares(magnitudes, images.device)
+    own, _ = _both(shares(magnitudes), images.device)
     return _pixels(own * _levels(images.device))
 
 
 def _contrast(images: Tensor, magnitudes: Floats) -> Tensor:
-    own, other = _shares(magnitudes, images.device)
+    own, other = _both(shares(magnitudes), images.device)
     # A sum of integers does not depend on the order of its terms, and float32 holds it up to 65,793 pixels.
     total = _gray(images).sum(dim=(1, 2, 3)).to(torch.float32)
     mean = total / (images.shape[-2] * images.shape[-1])
@@ -196,7 +210,7 @@ def _color(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     """Blend each image with its own gray version; a gray image has no colour to change."""
     if images.shape[1] == 1:
         return images
-    own, other = _shares(magnitudes[:, None], images.device)
+    own, other = _both(shares(magnitudes[:, None]), images.device)
     return _pixels(own * images + other * _gray(images))
 
 
@@ -204,7 +218,7 @@ def _sharpen(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     """Blend each image with a smoothed version of itself, whose border is not smoothed."""
     if min(images.shape[-2:]) <= 2:
         return images
-    own, other = _shares(magnitudes[:, None], images.device)
+    own, other = _both(shares(magnitudes[:, None]), images.device)
     sharp = images.to(torch.float32)
     smooth = sharp.clone()
     inner = smooth[..., 1:-1, 1:-1]
@@ -223,10 +237,14 @@ def _gray(images: Tensor) -> Tensor:
     return to_uint8(0.2989 * red + 0.587 * green + 0.114 * blue)[:, None]
 
 
-def _shares(magnitudes: Floats, device: torch.device) -> tuple[Tensor, Tensor]:
+def shares(magnitudes: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the weights of the image and of what it is blended with, rounded only after the subtraction."""
     own = 1.0 + magnitudes[..., None, None]
-    return _to(own.astype(np.float32), device), _to((1.0 - own).astype(np.float32), device)
+    return own.astype(np.float32), (1.0 - own).astype(np.float32)
+
+
+def _both(pair: tuple[NDArray[np.float32], NDArray[np.float32]], device: torch.device) -> tuple[Tensor, Tensor]:
+    return _to(pair[0], device), _to(pair[1], device)
 
 
 def _pixels(values: Tensor) -> Tensor:

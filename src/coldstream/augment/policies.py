@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from coldstream.augment.crops import Part, rows_of
 from coldstream.augment.ops import OP_ID, OPS, Floats, Ints, apply_ops
 from coldstream.phrases import unknown
 from coldstream.randomness import generator
@@ -153,11 +154,12 @@ class AutoAugment:
         magnitudes = magnitude_table(AUTOAUGMENT_BINS, height, width)[ops, bins]
         return np.where(happens, ops, OP_ID["Identity"]), _signed(ops, magnitudes, negative)
 
-    def __call__(self, images: Tensor, seed: int, step: int) -> Tensor:
+    def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        count, _, height, width = images.shape
-        for ops, magnitudes in zip(*self.draw(count, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops, magnitudes)
+        mine, of = rows_of(part, len(images))
+        height, width = images.shape[2:]
+        for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
+            images = apply_ops(images, ops[mine], magnitudes[mine])
         return images
 
 
@@ -195,11 +197,12 @@ class RandAugment:
         magnitudes = magnitude_table(RANDAUGMENT_BINS, height, width)[ops, self.magnitude]
         return ops, _signed(ops, magnitudes, negative)
 
-    def __call__(self, images: Tensor, seed: int, step: int) -> Tensor:
+    def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        count, _, height, width = images.shape
-        for ops, magnitudes in zip(*self.draw(count, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops, magnitudes)
+        mine, of = rows_of(part, len(images))
+        height, width = images.shape[2:]
+        for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
+            images = apply_ops(images, ops[mine], magnitudes[mine])
         return images
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from coldstream.augment.crops import Crop, Flip, ResizedCrop
+from coldstream import native
+from coldstream.augment import compiled
+from coldstream.augment.crops import Crop, Flip, Part, ResizedCrop
 from coldstream.augment.mixing import Mixing
 from coldstream.augment.policies import AutoAugment, RandAugment
 from coldstream.phrases import Call, parse_call, unknown
@@ -119,6 +124,36 @@ class Policy:
     def __str__(self) -> str:
         parts = [str(stage) for stage in (*self.stages, self.mixing) if stage is not None]
         return "|".join(parts) or "none"
+
+    def augment(self, images: NDArray[Any], seed: int, step: int, part: Part | None = None) -> NDArray[Any]:
+        """Do what `transform` does, with the same bits, to images (N, H, W, C) in main memory.
+
+        Items of any kind are returned as they are if there is nothing to do. Where there are compiled kernels
+        (`coldstream.native`) they do it. Images that are a part of a batch get
+        the draws of their rows if told where in it they are: (row of the first one, rows of the batch).
+        """
+        stages = self.stages
+        if not stages:
+            return images
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+            raise ValueError(
+                f"{_WHAT}: augment takes uint8 images (N, H, W, C) with C = 1 or 3, "
+                f"not {images.dtype} of shape {images.shape}"
+            )
+        if not native.available():
+            return self._by_torch(images, stages, seed, step, part)
+        if isinstance(stages[0], ResizedCrop):
+            images, stages = self._by_torch(images, stages[:1], seed, step, part), stages[1:]
+        return compiled.augment(images, stages, seed, step, part) if stages else images  # type: ignore[arg-type]
+
+    @staticmethod
+    def _by_torch(
+        images: NDArray[np.uint8], stages: tuple[Stage, ...], seed: int, step: int, part: Part | None
+    ) -> NDArray[np.uint8]:
+        tensor = torch.from_numpy(images).permute(0, 3, 1, 2)
+        for stage in stages:
+            tensor = stage(tensor, seed, step, part)
+        return np.ascontiguousarray(tensor.permute(0, 2, 3, 1).numpy())
 
     def transform(self, images: Tensor, seed: int, step: int) -> Tensor:
         """Crop, flip and change each image by itself.

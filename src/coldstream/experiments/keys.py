@@ -37,7 +37,8 @@ def sources(*modules: str) -> frozenset[Path]:
         if file not in found:
             found.add(file)
             waiting += _imported(file)
-    return frozenset(found)
+    compiled = {file.with_name("kernels.c") for file in found if file.name == "native.py"}
+    return frozenset(found | compiled)
 
 
 def _imported(file: Path) -> Iterator[Path]:

@@ -401,7 +401,8 @@ class Learner(ABC):
         model
             For a learner with an nn.Module of your own: the function that makes it.
         **changes
-            Settings that may differ from the saved ones: ``device``, ``storage`` and ``memory_format``.
+            Settings that may differ from the saved ones: ``device``, ``storage``, ``memory_format``
+            and ``prefetch``.
         """
         return keeping.load(cls, Path(path), model, changes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +12,23 @@ from numpy.typing import NDArray
 
 from coldstream.augment import Policy
 from coldstream.data import Dataset
+from coldstream.learners.ahead import Ahead, check_prefetch, prefetches
 from coldstream.learners.base import Example
-from coldstream.learners.engine import Normalise
+from coldstream.learners.engine import Normalise, check_compile
 from coldstream.learners.intake import id_key
 from coldstream.learners.recipes import paper_recipe
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.models import ModelLike
+from coldstream.randomness import generator
 from coldstream.replay import one_hot
 from coldstream.replay.codecs import check_chain
+
+
+class Replayed(NamedTuple):
+    """What a step replays: rows of the buffer, and what is in them, augmented."""
+
+    rows: NDArray[np.int64]
+    items: NDArray[Any]
 
 
 class CSSL(ReplayLearner):
@@ -66,7 +75,13 @@ class CSSL(ReplayLearner):
         Every draw is a function of (seed, step, what is drawn).
     device, precision, memory_format
         Where and how the network computes: ``"cuda"``; ``"float32"``, ``"float64"``, ``"bfloat16"``;
-        ``"channels_last"``, ``"contiguous"``.
+        ``"auto"``, ``"channels_last"``, ``"contiguous"``.
+    compile
+        Whether full batches go through torch.compile: half a minute at first, then faster steps on small networks,
+        with other last bits (docs/performance.md).
+    prefetch
+        Whether the next replayed examples are decoded and augmented while the network learns, with the same bits.
+        ``"auto"``: where that is free, on a GPU, from disk, or with a core to spare.
     items
         ``"images"``, or ``"vectors"`` of numbers (for `coldstream.ColdStreamClassifier`).
 
@@ -106,7 +121,9 @@ class CSSL(ReplayLearner):
         seed: int = 0,
         device: str = "cpu",
         precision: str = "float32",
-        memory_format: str = "channels_last",
+        memory_format: str = "auto",
+        compile: bool = False,
+        prefetch: str | bool = "auto",
         items: str = "images",
         **others: Any,
     ) -> None:
@@ -115,21 +132,25 @@ class CSSL(ReplayLearner):
         self.policy = Policy.parse(augment)
         if items == "vectors" and str(self.policy) != "none":
             raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
-        own = {name: given.pop(name) for name in ("codec", "augment")}
+        check_compile(compile)
+        check_prefetch(prefetch)
+        self._ahead: Ahead[Replayed] = Ahead()
+        own = {name: given.pop(name) for name in ("codec", "augment", "compile", "prefetch")}
         super().__init__(own, **given, **others)
 
     @torch.inference_mode(mode=False)
     def _learn(self, new: Sequence[Example]) -> None:
         rate, labels = self._begin(new)
+        step, items = self.step, np.stack([example.item for example in new])
 
-        # Sample data from the replay buffer to combine with new data
-        replayed = self.buffer.sample(self.replay, self._draw("sample"))
-        x = np.concatenate([np.stack([example.item for example in new]), self.buffer.items(replayed)])
+        # Sample data from the replay buffer to combine with new data, augmented
+        replayed, x = self._ahead.take((step, len(new))) or self._replay(step, len(new), items)
+        if len(x) == len(replayed):  # this was done ahead, when the new data had not come
+            x = np.concatenate([self.policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
 
-        # Update all model parameters over augmented new and replayed data
-        self.engine.update(*self._augment(x, y), rate, self.seed, self.step)
-
+        # Neither of the next two depends on the update: they come first, so that what the next step will replay
+        # can be made ready meanwhile.
         for example, label in zip(new, labels, strict=True):
             # Compress and store the new data example for replay
             self._count(label, id_key(example.id))
@@ -137,13 +158,51 @@ class CSSL(ReplayLearner):
             # Evict data from the replay buffer to maintain capacity
             self.buffer.evict(self._draw("evict"))
             self.step += 1
+        if self._prefetches:
+            following, count = self.step, len(new)
+            self._ahead.begin((following, count), lambda: self._replay(following, count))
 
-    def _augment(self, x: NDArray[Any], y: NDArray[np.float32]) -> tuple[torch.Tensor, torch.Tensor]:
-        images = self.engine.to_device(x)
-        if self.policy.stages:
-            images = self.policy.transform(images, self.seed, self.step)
-        targets = torch.from_numpy(y).to(self.engine.device, self.engine.dtype)
-        return self.policy.mix(self.engine.normalise(images), targets, self.seed, self.step)
+        # Update all model parameters over augmented new and replayed data
+        try:
+            inputs, targets = self.engine.prepare(x, y, self.policy, self.seed, step)
+            self.engine.update(inputs, targets, rate, self.seed, step)
+        except BaseException:  # not learned, so not kept
+            self._take_back(new, labels, step)
+            raise
+
+    def _replay(self, step: int, new: int, items: NDArray[Any] | None = None) -> Replayed:
+        """Sample, decode and augment what is replayed in a step beside `new` new items, and those where given."""
+        rows = self.buffer.sample(self.replay, generator(self.seed, step, "sample"))
+        x = self.buffer.items(rows)
+        if items is not None:
+            x, new = np.concatenate([items, x]), 0
+        return Replayed(rows, self.policy.augment(x, self.seed, step, (new, new + len(x))))
+
+    def _take_back(self, new: Sequence[Example], labels: list[int], step: int) -> None:
+        """Forget new examples whose update failed; what was evicted for them does not come back."""
+        self.step = step
+        for example, label in zip(new, labels, strict=True):
+            self._forget(id_key(example.id))
+            self._uncount(label)
+            self.classes.updates[label] -= 1
+
+    # Edits change what the next step would replay.
+
+    def _relabel(self, key: int, row: int) -> None:
+        self._ahead.drop()
+        super()._relabel(key, row)
+
+    def _forget(self, key: int) -> None:
+        self._ahead.drop()
+        super()._forget(key)
+
+    def _merge(self, old: int, new: int) -> None:
+        self._ahead.drop()
+        super()._merge(old, new)
+
+    def _forget_network(self) -> None:
+        self._ahead.drop()
+        super()._forget_network()
 
     def _check(self, example: Example) -> None:
         if self.buffer.codec.row_bytes is None:
@@ -154,6 +213,9 @@ class CSSL(ReplayLearner):
         dtype = "float32" if self.settings["items"] == "vectors" else "uint8"
         self.buffer = self._make_buffer(shape, dtype, self.settings["codec"])
         super()._build(shape)
+        if self.settings["compile"]:
+            self.engine.compile_for(self.replay + 1)
+        self._prefetches = prefetches(self.settings["prefetch"], self.engine.device, self.settings["storage"])
 
     @classmethod
     def paper(cls, name: str, *, counts: Mapping[Any, int] | None = None, **changes: Any) -> CSSL:

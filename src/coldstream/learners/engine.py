@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -9,9 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from coldstream import native
+from coldstream.augment import Policy, compiled
+from coldstream.augment.mixing import mix_targets
 from coldstream.learners.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
@@ -25,7 +31,7 @@ NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "none": ((0.0,), (1.0,)),
 }
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last, "auto": None}
 _CHUNK = 256
 
 Normalise = str | tuple[Sequence[float], Sequence[float]]
@@ -46,6 +52,14 @@ def check_engine(normalize: Normalise, device: str, precision: str, memory_forma
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} is not to be had: {str(error).splitlines()[0]}") from error
+
+
+def check_compile(compile: object) -> None:
+    """Refuse a setting of `compile` that cannot be followed."""
+    if not isinstance(compile, bool):
+        raise ValueError(f"compile is True or False, not {compile!r}")
+    if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++", "cl")):
+        raise ValueError("compile=True needs a C++ compiler (g++ or clang++), and none was found; leave it False")
 
 
 def _is_mean_and_std(value: Any) -> bool:
@@ -74,13 +88,20 @@ class Engine:
         normalize: Normalise = "half",
         device: str = "cpu",
         precision: str = "float32",
-        memory_format: str = "channels_last",
+        memory_format: str = "auto",
     ) -> None:
         self.device = torch.device(device)
         self.dtype = PRECISIONS[precision]
         self.classifier: Classifier = classifier.to(device=self.device, dtype=self.dtype)
         self._autocast = precision == "bfloat16"
-        self._format = MEMORY_FORMATS[memory_format]
+        # Convolutions are faster with channels last; a network without any would only rearrange what it gets.
+        convolves = any(parameter.ndim == 4 for parameter in classifier.parameters())
+        fastest = torch.channels_last if convolves else torch.contiguous_format
+        self._format = MEMORY_FORMATS[memory_format] or fastest
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        self._compiled_rows = 0
+        self._numbers: NDArray[np.float32] = np.empty(0, np.float32)
+        self._lines: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
         for parameter in classifier.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
@@ -99,11 +120,59 @@ class Engine:
         """Return what the network takes: pixels scaled to mean 0 and spread 1 by fixed constants."""
         if items.ndim != 4:
             return items.to(self.dtype)
-        channels = items.shape[1]
-        mean, std = (v if len(v) in (1, channels) else v.mean(keepdims=True) for v in (self._mean, self._std))
-        scale = torch.as_tensor(1 / (255 * std), dtype=self.dtype, device=self.device).view(-1, 1, 1)
-        shift = torch.as_tensor(-mean / std, dtype=self.dtype, device=self.device).view(-1, 1, 1)
-        return torch.addcmul(shift, items.to(self.dtype), scale).contiguous(memory_format=self._format)
+        scale, shift = (torch.from_numpy(part).to(self.device)[:, None, None] for part in self._line(items.shape[1]))
+        return self._laid_out(torch.addcmul(shift, items.to(self.dtype), scale))
+
+    def _line(self, channels: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return scale and shift of each channel's bytes."""
+        if channels not in self._lines:
+            mean, std = (v if len(v) in (1, channels) else v.mean(keepdims=True) for v in (self._mean, self._std))
+            kind = np.float64 if self.dtype == torch.float64 else np.float32
+            scale, shift = (1 / (255 * std)).astype(kind), (-mean / std).astype(kind)
+            self._lines[channels] = np.resize(scale, channels), np.resize(shift, channels)
+        return self._lines[channels]
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        """Return images in the memory format, also where there is one channel and any strides would pass for it."""
+        images = images.contiguous(memory_format=self._format)
+        channels, height, width = images.shape[1:]
+        if channels > 1:
+            return images
+        last = self._format == torch.channels_last
+        return images.as_strided(images.shape, (height * width, 1 if last else height * width, width, 1))
+
+    def prepare(
+        self, items: NDArray[Any], targets: NDArray[np.float32], policy: Policy, seed: int, step: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `update` takes: items normalised and mixed as the policy says, and their targets.
+
+        Images are (N, H, W, C) and augmented (`Policy.augment`). Compiled kernels do it where there are some, with
+        the bits of `normalise` and `Policy.mix`. The inputs are valid until the next call, which uses their memory
+        again: getting new memory from the system takes longer than filling it.
+        """
+        soft = torch.from_numpy(targets).to(self.device, self.dtype)
+        fast = self.device.type == "cpu" and self.dtype == torch.float32 and native.available()
+        if items.ndim != 4 or items.shape[3] not in (1, 3) or not fast:
+            inputs, soft = policy.mix(self.normalise(self.to_device(items)), soft, seed, step)
+            return self._laid_out(inputs) if inputs.ndim == 4 else inputs, soft
+        count, height, width, channels = items.shape
+        last = self._format == torch.channels_last
+        mixture = None if policy.mixing is None else policy.mixing.draw(count, height, width, seed, step)
+        scale, shift = self._line(channels)
+        shape = (count, height, width, channels) if last else (count, channels, height, width)
+        if self._numbers.shape != shape:
+            self._numbers = np.empty(shape, np.float32)
+        compiled.normalise(items, scale, shift, mixture, self._numbers, channels_last=last)
+        numbers = torch.from_numpy(self._numbers)
+        images = self._laid_out(numbers.permute(0, 3, 1, 2) if last else numbers)
+        return images, soft if mixture is None else mix_targets(soft, mixture)
+
+    def compile_for(self, rows: int) -> None:
+        """Let torch.compile make the network's body faster in updates with batches of `rows` rows.
+
+        Others, such as the first ones of a stream, are not worth the half minute that compiling takes.
+        """
+        self._compiled, self._compiled_rows = _compiled(self.classifier.body), rows
 
     def grow(self, rows: int) -> None:
         """Give the head `rows` rows; weights and momentum of those that exist keep their bits."""
@@ -134,10 +203,16 @@ class Engine:
             torch_generator(seed, step, "layers", self.device) if self._random_layers else nullcontext()
         )
         with torch.enable_grad(), drawing, single, self._cast():
-            value = loss((forward or self.classifier)(inputs), targets)
+            value = loss((forward or self._forward)(inputs), targets)
         self.classifier.zero_grad()  # an interrupted step may have left some
         value.backward()  # type: ignore[no-untyped-call]
         self._sgd.step(rate)
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        if self._compiled is not None and len(inputs) == self._compiled_rows:
+            return self.classifier.head(self._compiled(inputs))
+        logits: Tensor = self.classifier(inputs)
+        return logits
 
     def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the logits of items in evaluation mode, which changes nothing in the network."""
@@ -199,3 +274,19 @@ class Engine:
         for name, parameter in self.classifier.named_parameters():
             if (saved := arrays.get(f"momentum.{name}")) is not None:
                 self._sgd.velocity[name] = torch.empty_like(parameter.data).copy_(torch.from_numpy(saved.copy()))
+
+
+def _compiled(body: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Return the compiled network, in a function of its own.
+
+    Torch gives up compiling a function silently after the eighth network that it was compiled for, and what it
+    does then has other bits. It counts by code object; hence a new one for each network.
+    """
+
+    def forward(inputs: Tensor) -> Tensor:
+        features: Tensor = body(inputs)
+        return features
+
+    own = types.FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
+    compiled: Callable[[Tensor], Tensor] = torch.compile(own, fullgraph=True, dynamic=False)
+    return compiled

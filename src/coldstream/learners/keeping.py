@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from coldstream.learners.base import Learner
 
 Kind = TypeVar("Kind", bound="Learner")
-MAY_CHANGE = {"device", "storage", "memory_format"}
+_ONLY_SPEED = ("prefetch", "storage")
+MAY_CHANGE = {"device", "storage", "memory_format", "prefetch"}
 _CHANGING = (
     *("learn_one", "learn_many", "base_init", "end_batch"),
     *("relabel", "forget", "undo", "rename_class", "merge_classes", "save"),
@@ -65,6 +66,7 @@ def load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) ->
 def fingerprint(learner: Learner) -> str:
     """Return a hash of everything that a checkpoint holds."""
     plain, arrays = everything(learner)
+    plain["settings"] = {name: value for name, value in plain["settings"].items() if name not in _ONLY_SPEED}
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     for name in sorted(arrays):
         digest.update(name.encode())

@@ -51,7 +51,7 @@ class NetworkLearner(Learner):
         Every draw is a function of (seed, step, what is drawn).
     device, precision, memory_format
         Where and how the network computes: ``"cuda"``; ``"float32"``, ``"float64"``, ``"bfloat16"``;
-        ``"channels_last"``, ``"contiguous"``.
+        ``"auto"``, ``"channels_last"``, ``"contiguous"``.
     items
         ``"images"``, or ``"vectors"`` of numbers (for `coldstream.ColdStreamClassifier`).
     """
@@ -74,7 +74,7 @@ class NetworkLearner(Learner):
         seed: int = 0,
         device: str = "cpu",
         precision: str = "float32",
-        memory_format: str = "channels_last",
+        memory_format: str = "auto",
         items: str = "images",
         **others: Any,
     ) -> None:

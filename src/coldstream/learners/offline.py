@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,6 +15,7 @@ from torch.nn import functional as F
 from coldstream.augment import Policy
 from coldstream.learners.engine import Engine
 from coldstream.randomness import generator
+from coldstream.replay import one_hot
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,9 @@ def train_offline(
         for number, start in enumerate(range(0, len(order), recipe.batch)):
             step = after + epoch * steps + number
             batch = order[start : start + recipe.batch]
-            images = engine.to_device(items[batch])
-            if policy.stages:  # there are none for vectors
-                images = policy.transform(images, seed, step)
-            targets = torch.zeros(len(batch), classes, dtype=engine.dtype, device=engine.device)
-            targets[torch.arange(len(batch)), torch.from_numpy(rows[batch])] = 1
-            images, targets = policy.mix(engine.normalise(images), targets, seed, step)
+            images, targets = engine.prepare(
+                policy.augment(items[batch], seed, step), one_hot(rows[batch], classes), policy, seed, step
+            )
             if teach is not None:
                 targets = teach(images, targets)
             engine.update(images, targets, recipe.rate_at(epoch), seed, step, loss=loss)

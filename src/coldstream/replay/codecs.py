@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn.functional import interpolate
 
+from coldstream import native
 from coldstream.phrases import Call, parse_chain, unknown
-from coldstream.replay.packing import Bytes, pack, packed_bytes, unpack
+from coldstream.replay.enlarging import enlarge
+from coldstream.replay.packing import Bytes, pack, packed_bytes, unpack_high
 
 Rows = Bytes | Sequence[bytes]
 """What a buffer hands back: a (count, row_bytes) array, or encoded strings of different lengths."""
@@ -105,8 +107,7 @@ class Codec:
         if isinstance(rows, np.ndarray):
             if self.dtype != np.uint8:
                 return np.ascontiguousarray(rows).view(self.dtype).reshape(count, *shape)
-            values = unpack(rows, math.prod(shape), self.bits)
-            items = np.left_shift(values, 8 - self.bits, dtype=np.uint8).reshape(count, *shape)
+            items = unpack_high(rows, math.prod(shape), self.bits).reshape(count, *shape)
         else:
             items = np.empty((count, *shape), np.uint8)
             for i, encoded in enumerate(rows):
@@ -146,6 +147,8 @@ def check_chain(text: str) -> list[Call]:
 
 def _resize(images: Bytes, size: tuple[int, int]) -> Bytes:
     """Resize (count, height, width, channels), bilinear and antialiased when shrinking, as Pillow does."""
+    if size[0] >= images.shape[1] and size[1] >= images.shape[2] and native.available():
+        return enlarge(images, size)
     channels_last = torch.from_numpy(images).permute(0, 3, 1, 2)
     resized = interpolate(channels_last, size, mode="bilinear", antialias=True)
     return np.ascontiguousarray(resized.permute(0, 2, 3, 1).numpy())

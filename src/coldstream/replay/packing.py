@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coldstream import native
+
 Bytes = NDArray[np.uint8]
 
 
@@ -50,3 +52,12 @@ def unpack(packed: Bytes, values: int, bits: int) -> Bytes:
             value = (source[:, byte] << -spare) | (source[:, byte + 1] >> (8 + spare))
         np.bitwise_and(value, mask, out=out[:, j])
     return out.reshape(len(packed), -1)[:, :values]
+
+
+def unpack_high(packed: Bytes, values: int, bits: int) -> Bytes:
+    """Return the numbers of each row as the high bits of bytes: ``unpack(...) << (8 - bits)``."""
+    if bits < 8 and native.available():
+        out = np.empty((len(packed), values), np.uint8)
+        native.call("unpack", np.ascontiguousarray(packed), len(packed), packed.shape[1], values, bits, out)
+        return out
+    return np.left_shift(unpack(packed, values, bits), 8 - bits, dtype=np.uint8)

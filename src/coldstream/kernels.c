@@ -1,0 +1,331 @@
+/* The data path on a CPU: what torch does in many passes over a batch, in one pass over each image.
+ *
+ * Every function gives the bits of its counterpart in Python (coldstream.replay.packing, coldstream.augment.ops,
+ * coldstream.augment.mixing, Engine.normalise). Floats are rounded after every operation, as torch rounds them
+ * between its kernels: compile without contraction. Images are bytes, (height, width, channels), without gaps.
+ */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef int64_t i64;
+
+/* Unpack `values` numbers of `bits` bits from each row, most significant bit first, and shift them back up. */
+void unpack(const u8 *packed, i64 rows, i64 row_bytes, i64 values, int bits, u8 *out)
+{
+    const unsigned mask = (1u << bits) - 1, up = 8 - bits;
+    for (i64 row = 0; row < rows; row++, packed += row_bytes, out += values) {
+        i64 full = values / 8;
+        if (bits == 6) { /* the usual case: four values in three bytes */
+            for (i64 i = 0; i < values / 4; i++) {
+                unsigned a = packed[3 * i], b = packed[3 * i + 1], c = packed[3 * i + 2];
+                out[4 * i] = a & 0xFC;
+                out[4 * i + 1] = (a << 6 | b >> 2) & 0xFC;
+                out[4 * i + 2] = (b << 4 | c >> 4) & 0xFC;
+                out[4 * i + 3] = c << 2;
+            }
+            full = values / 4 * 4 / 8;
+        } else {
+            for (i64 i = 0; i < full; i++) { /* eight values fill `bits` bytes */
+                uint64_t word = 0;
+                for (int j = 0; j < bits; j++) word = word << 8 | packed[i * bits + j];
+                for (int j = 0; j < 8; j++) out[8 * i + j] = (word >> (7 - j) * bits & mask) << up;
+            }
+        }
+        for (i64 i = full * 8; i < values; i++) { /* at the end there may be no byte after the last one */
+            i64 bit = i * bits, byte = bit / 8;
+            unsigned pair = packed[byte] << 8 | (byte + 1 < row_bytes ? packed[byte + 1] : 0);
+            out[i] = (pair >> (16 - bits - bit % 8) & mask) << up;
+        }
+    }
+}
+
+/* Enlarge images, bilinear: each output byte of a line, then each output line, is a share of two.
+ *
+ * `first`, `second` and the weights of 2**-bits are given for every byte of a line (`across`) and for every line
+ * (`down`). Lines are rounded to bytes in between, as torch and Pillow do. `scratch` holds height lines of output. */
+void enlarge(const u8 *images, u8 *out, i64 count, i64 height, i64 line, i64 out_height, i64 out_line,
+             const int32_t *across, int across_bits, const int32_t *down, int down_bits, u8 *scratch)
+{
+    const int32_t *first = across, *second = first + out_line, *near = second + out_line, *far = near + out_line;
+    const int32_t across_half = 1 << (across_bits - 1), down_half = 1 << (down_bits - 1);
+    for (i64 i = 0; i < count; i++, images += height * line, out += out_height * out_line) {
+        for (i64 x = 0; x < out_line; x++) { /* column by column: what is looked up serves a whole one */
+            const u8 *left = images + first[x], *right = images + second[x];
+            const int32_t nearer = near[x], farther = far[x];
+            for (i64 y = 0; y < height; y++)
+                scratch[y * out_line + x] =
+                    (left[y * line] * nearer + right[y * line] * farther + across_half) >> across_bits;
+        }
+        for (i64 y = 0; y < out_height; y++) {
+            const u8 *above = scratch + down[y] * out_line, *below = scratch + down[out_height + y] * out_line;
+            const int32_t upper = down[2 * out_height + y], lower = down[3 * out_height + y];
+            u8 *to = out + y * out_line;
+            for (i64 x = 0; x < out_line; x++)
+                to[x] = (above[x] * upper + below[x] * lower + down_half) >> down_bits;
+        }
+    }
+}
+
+static u8 cut(float value)
+{
+    return (u8)(int32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+static u8 luma(const u8 *pixel)
+{
+    float red = 0.2989f * pixel[0], green = 0.587f * pixel[1], blue = 0.114f * pixel[2];
+    return (u8)(int32_t)((red + green) + blue);
+}
+
+static void look_up(const u8 *image, u8 *out, i64 pixels, int channels, u8 tables[][256])
+{
+    if (channels == 3)
+        for (i64 i = 0; i < 3 * pixels; i += 3) {
+            out[i] = tables[0][image[i]];
+            out[i + 1] = tables[1][image[i + 1]];
+            out[i + 2] = tables[2][image[i + 2]];
+        }
+    else
+        for (i64 i = 0; i < pixels; i++) out[i] = tables[0][image[i]];
+}
+
+static void warp(const u8 *image, u8 *out, i64 pixels, int channels, const int32_t *sources)
+{
+    if (channels == 3)
+        for (i64 i = 0; i < pixels; i++) {
+            i64 from = sources[i];
+            const u8 *pixel = image + 3 * (from < 0 ? 0 : from);
+            u8 keep = from < 0 ? 0 : 0xFF;
+            out[3 * i] = pixel[0] & keep;
+            out[3 * i + 1] = pixel[1] & keep;
+            out[3 * i + 2] = pixel[2] & keep;
+        }
+    else
+        for (i64 i = 0; i < pixels; i++) out[i] = sources[i] < 0 ? 0 : image[sources[i]];
+}
+
+static void contrast(const u8 *image, u8 *out, i64 pixels, int channels, float own, float other)
+{
+    u8 tables[3][256];
+    i64 total = 0;
+    if (channels == 3)
+        for (i64 i = 0; i < pixels; i++) total += luma(image + 3 * i);
+    else
+        for (i64 i = 0; i < pixels; i++) total += image[i];
+    float mean = (float)total / (float)pixels, shade = other * mean;
+    for (int level = 0; level < 256; level++) {
+        float scaled = own * level;
+        tables[0][level] = tables[1][level] = tables[2][level] = cut(scaled + shade);
+    }
+    look_up(image, out, pixels, channels, tables);
+}
+
+static void autocontrast(const u8 *image, u8 *out, i64 pixels, int channels)
+{
+    u8 tables[3][256];
+    for (int channel = 0; channel < channels; channel++) {
+        u8 low = 255, high = 0;
+        for (i64 i = channel; i < pixels * channels; i += channels) {
+            low = image[i] < low ? image[i] : low;
+            high = image[i] > high ? image[i] : high;
+        }
+        /* torch divides a number by a tensor by way of the reciprocal */
+        float scale = low == high ? 1.0f : 1.0f / (float)(high - low) * 255.0f;
+        float first = low == high ? 0.0f : (float)low;
+        for (int level = 0; level < 256; level++) tables[channel][level] = cut(((float)level - first) * scale);
+    }
+    look_up(image, out, pixels, channels, tables);
+}
+
+static void equalize(const u8 *image, u8 *out, i64 pixels, int channels)
+{
+    u8 tables[3][256];
+    int32_t counts[3][256] = {{0}};
+    for (int channel = 0; channel < channels; channel++) {
+        for (i64 i = channel; i < pixels * channels; i += channels) counts[channel][image[i]]++;
+        int highest = 255;
+        while (!counts[channel][highest]) highest--;
+        i64 step = (pixels - counts[channel][highest]) / 255, below = 0;
+        for (int level = 0; level < 256; level++) {
+            i64 value = step ? (below + step / 2) / step : level;
+            tables[channel][level] = value > 255 ? 255 : (u8)value;
+            below += counts[channel][level];
+        }
+    }
+    look_up(image, out, pixels, channels, tables);
+}
+
+static void color(const u8 *image, u8 *out, i64 pixels, float own, float other)
+{
+    for (i64 i = 0; i < pixels; i++, image += 3, out += 3) {
+        float gray = other * luma(image);
+        for (int channel = 0; channel < 3; channel++) {
+            float scaled = own * image[channel];
+            out[channel] = cut(scaled + gray);
+        }
+    }
+}
+
+static void sharpen(const u8 *image, u8 *out, i64 height, i64 width, int channels, float own, float other)
+{
+    const i64 line = width * channels;
+    for (i64 y = 0; y < height; y++, image += line, out += line) {
+        const int inner = y > 0 && y < height - 1; /* the border is not smoothed */
+        const i64 begin = inner ? channels : line, end = inner ? line - channels : line;
+        for (i64 x = 0; x < line; x = x + 1 == begin ? end : x + 1) {
+            float kept = own * image[x], blended = other * image[x];
+            out[x] = cut(kept + blended);
+        }
+        for (i64 x = begin; x < end; x++) {
+            const u8 *at = image + x, *above = at - line, *below = at + line;
+            int left = above[-channels] + at[-channels] + below[-channels];
+            int right = above[channels] + at[channels] + below[channels];
+            float sum = (float)(left + right + above[0] + 5 * at[0] + below[0]);
+            float kept = own * at[0], blended = other * rintf(sum * (float)(1.0 / 13));
+            out[x] = cut(kept + blended);
+        }
+    }
+}
+
+/* Cut a piece of the image's size out of it and the zeros around it, and mirror it. */
+static void piece(const u8 *image, u8 *out, i64 height, i64 width, int channels, i64 down, i64 across, int mirrored)
+{
+    i64 begin = across < 0 ? -across : 0, end = across > 0 ? width - across : width;
+    begin = begin > width ? width : begin;
+    end = end < begin ? begin : end;
+    for (i64 y = 0; y < height; y++, out += width * channels) {
+        if (y + down < 0 || y + down >= height || begin == end) {
+            memset(out, 0, width * channels);
+            continue;
+        }
+        const u8 *line = image + ((y + down) * width + across) * channels;
+        const i64 before = mirrored ? width - end : begin, after = mirrored ? begin : width - end;
+        memset(out, 0, before * channels);
+        memset(out + (width - after) * channels, 0, after * channels);
+        if (!mirrored)
+            memcpy(out + begin * channels, line + begin * channels, (end - begin) * channels);
+        else if (channels == 3)
+            for (i64 x = begin; x < end; x++) {
+                u8 *to = out + 3 * (width - 1 - x);
+                to[0] = line[3 * x];
+                to[1] = line[3 * x + 1];
+                to[2] = line[3 * x + 2];
+            }
+        else
+            for (i64 x = begin; x < end; x++) out[width - 1 - x] = line[x];
+    }
+}
+
+enum { IDENTITY, WARP, TABLE, CONTRAST, AUTOCONTRAST, EQUALIZE, COLOR, SHARPEN };
+
+/* Crop and mirror each image, then apply to it `rounds` operations of its own, given by round and image.
+ *
+ * `argument` is the address of a WARP's source pixels or of a TABLE's entries; `own` and `other` are the shares
+ * of a blend. `scratch` holds two images. */
+void augment(const u8 *images, u8 *out, i64 count, i64 height, i64 width, int channels, const i64 *down,
+             const i64 *across, const u8 *mirrored, int rounds, const int32_t *kinds, const uintptr_t *arguments,
+             const float *own, const float *other, u8 *scratch)
+{
+    const i64 pixels = height * width, size = pixels * channels;
+    for (i64 i = 0; i < count; i++, images += size, out += size) {
+        u8 *spare[2] = {scratch, scratch + size};
+        int last = -1; /* the last thing that is done to this image writes to `out` */
+        for (int round = 0; round < rounds; round++)
+            if (kinds[round * count + i] != IDENTITY) last = round;
+        piece(images, last < 0 ? out : spare[0], height, width, channels, down[i], across[i], mirrored[i]);
+        const u8 *from = spare[0];
+        for (int round = 0; round <= last; round++) {
+            const i64 at = round * count + i;
+            if (kinds[at] == IDENTITY) continue;
+            u8 *to = round == last ? out : from == spare[0] ? spare[1] : spare[0];
+            switch (kinds[at]) {
+            case WARP:
+                warp(from, to, pixels, channels, (const int32_t *)arguments[at]);
+                break;
+            case TABLE: {
+                u8 tables[3][256];
+                for (int channel = 0; channel < 3; channel++)
+                    memcpy(tables[channel], (const u8 *)arguments[at], 256);
+                look_up(from, to, pixels, channels, tables);
+                break;
+            }
+            case CONTRAST:
+                contrast(from, to, pixels, channels, own[at], other[at]);
+                break;
+            case AUTOCONTRAST:
+                autocontrast(from, to, pixels, channels);
+                break;
+            case EQUALIZE:
+                equalize(from, to, pixels, channels);
+                break;
+            case COLOR:
+                color(from, to, pixels, own[at], other[at]);
+                break;
+            case SHARPEN:
+                sharpen(from, to, height, width, channels, own[at], other[at]);
+                break;
+            }
+            from = to;
+        }
+    }
+}
+
+/* One image of `normalise`, value by value as they lie in memory; `period` values take their turns with scale and
+ * shift. Inlined, so that the usual periods get vectorised loops of their own. */
+static inline __attribute__((always_inline)) void numbers(const u8 *image, const u8 *mate, float *out, i64 size,
+                                                          const int period, const float *scale, const float *shift,
+                                                          float weight)
+{
+    const int nearer = weight < 0.5f; /* a share is taken from the nearer end, with one rounding, as torch.lerp does */
+    const float share = nearer ? weight : weight - 1.0f;
+    for (i64 at = 0; at < size; at += period)
+        for (int i = 0; i < period; i++) {
+            float end = fmaf(image[at + i], scale[i], shift[i]);
+            if (weight != 1.0f) {
+                float start = fmaf(mate[at + i], scale[i], shift[i]);
+                end = fmaf(share, end - start, nearer ? start : end);
+            }
+            out[at + i] = end;
+        }
+}
+
+/* Turn bytes into the network's numbers, byte * scale + shift of its channel with one rounding, and mix each image
+ * with its partner's.
+ *
+ * `weight` is the image's own share; within `box` (top, bottom, left, right) it is 0. Without partners nothing is
+ * mixed. `planes`: channel by channel, as contiguous tensors are; otherwise as the bytes lie. */
+void normalise(const u8 *images, float *out, i64 count, i64 height, i64 width, int channels, const float *scale,
+               const float *shift, int planes, const i64 *partner, const float *weight, const i64 *box, float *scratch)
+{
+    enum { PERIOD = 24 };
+    const i64 pixels = height * width, size = pixels * channels, whole = size / PERIOD * PERIOD;
+    float scales[PERIOD], shifts[PERIOD];
+    for (int i = 0; i < PERIOD; i++) {
+        scales[i] = scale[i % channels];
+        shifts[i] = shift[i % channels];
+    }
+    for (i64 i = 0; i < count; i++, out += size) {
+        const u8 *image = images + i * size, *mate = partner ? images + partner[i] * size : image;
+        const float own = partner ? weight[i] : 1.0f;
+        float *to = planes && channels > 1 ? scratch : out;
+        if (own == 1.0f)
+            numbers(image, mate, to, whole, PERIOD, scales, shifts, 1.0f);
+        else
+            numbers(image, mate, to, whole, PERIOD, scales, shifts, own);
+        for (i64 at = whole; at < size; at++)
+            numbers(image + at, mate + at, to + at, 1, 1, scales + at % channels, shifts + at % channels, own);
+        if (partner)
+            for (i64 y = box[i]; y < box[count + i]; y++) {
+                const i64 begin = (y * width + box[2 * count + i]) * channels;
+                const i64 end = (y * width + box[3 * count + i]) * channels;
+                for (i64 at = begin; at < end; at++)
+                    to[at] = fmaf(mate[at], scales[at % channels], shifts[at % channels]);
+            }
+        if (to != out)
+            for (int channel = 0; channel < channels; channel++)
+                for (i64 at = 0; at < pixels; at++) out[channel * pixels + at] = to[at * channels + channel];
+    }
+}
