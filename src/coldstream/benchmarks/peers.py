@@ -131,9 +131,7 @@ def _experiences(make: Any, datasets: list[Any]) -> list[Any]:
 def peers(bench: Bench) -> None:
     """Whole steps beside each other. Avalanche does not augment, the reference step only crops and flips."""
     for model in ("linear", "resnet8-16"):
-        with warnings.catch_warnings(
-            record=True, action="ignore"
-        ):  # kept, not printed: Avalanche warns at every step
+        with warnings.catch_warnings(record=True, action="ignore"):  # Avalanche warns at every step
             _beside_ours(bench, model)
 
 
