@@ -96,7 +96,7 @@ class Avalanche:
 
     def __init__(self, model: str, stored: int, policy: str, replay: int) -> None:
         from avalanche.benchmarks import benchmark_from_datasets
-        from avalanche.benchmarks.utils import AvalancheDataset, DataAttribute
+        from avalanche.benchmarks.utils import AvalancheDataset, DataAttribute, as_taskaware_classification_dataset
         from avalanche.training import storage_policy
         from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
         from avalanche.training.supervised import Naive
@@ -105,7 +105,8 @@ class Avalanche:
         images, labels = tensors(_NEW + stored)
         targets = DataAttribute(labels.tolist(), "targets")
         tasks = DataAttribute([0] * len(labels), "targets_task_labels", use_in_getitem=True)
-        whole = AvalancheDataset([torch.utils.data.TensorDataset(images, labels)], data_attributes=[targets, tasks])
+        plain = AvalancheDataset([torch.utils.data.TensorDataset(images, labels)], data_attributes=[targets, tasks])
+        whole = as_taskaware_classification_dataset(plain)  # which makes the class-balanced policy twice as fast
         self.buffer = getattr(storage_policy, policy)(max_size=stored)
         self.buffer.post_adapt(
             None, _experiences(benchmark_from_datasets, [whole.subset(range(_NEW, len(labels)))])[0]
