@@ -161,7 +161,7 @@ def test_a_run(tmp_path):
         assert row["to"] is None or row["to"] in names or row["to"].startswith("bare gather")
     assert found["environment"]["threads"] == 1
     page = (tmp_path / "bench.md").read_text()
-    assert page.startswith("`coldstream bench step sizes")
+    assert page.startswith("`coldstream bench step sizes batch storage checkpoint buffer --threads 1` made")
     assert all(f"\n## {part}\n" in page for part in CHEAP)
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     for model in ("linear", "resnet8-16"):

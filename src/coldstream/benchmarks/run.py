@@ -59,9 +59,8 @@ def run_bench(
     if "peers" in chosen:
         check_peers()
     out.mkdir(parents=True, exist_ok=True)
-    command = " ".join(
-        ["coldstream bench", *names, *(["--peers"] if with_peers else []), *(["--quick"] if quick else [])]
-    )
+    flags = {"--peers": with_peers, "--quick": quick, f"--threads {thread_count}": thread_count is not None}
+    command = " ".join(["coldstream bench", *names, *(flag for flag, given in flags.items() if given)])
     questions = {name: PARTS[name].__doc__ or "" for name in chosen}
     progress = None if console is None else _bars(console)
     bench = Bench(out, scale or (QUICK if quick else Scale()), progress)
