@@ -20,6 +20,7 @@ MAY_KNOW = {
     "metrics": set(),
     "learners": {"data", "replay", "augment", "models", "checkpoint"},
     "experiments": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint", ""},
+    "benchmarks": {"data", "replay", "augment", "models", "learners", "experiments", "checkpoint"},
     "checkpoint": {"replay"},
     "images": set(),
     "labels": set(),
@@ -28,7 +29,7 @@ MAY_KNOW = {
     "randomness": set(),
     "sklearn_adapter": {"learners"},
     "checks": {"data", "learners"},
-    "cli": {"experiments", "learners", "streams", "data", ""},
+    "cli": {"benchmarks", "experiments", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 
@@ -65,7 +66,7 @@ def test_importing_draws_nothing_and_loads_nothing_heavy():
 import os, random, sys
 import numpy as np, torch
 before = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
-import coldstream, coldstream.checks, coldstream.experiments
+import coldstream, coldstream.benchmarks, coldstream.checks, coldstream.experiments
 after = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
 assert before == after
 print([name for name in ("torchvision", "sklearn", "matplotlib", "faiss", "torch._dynamo") if name in sys.modules])

@@ -225,6 +225,36 @@ def learners() -> None:
     _say("learns: from each example as it comes, or when a batch ends")
 
 
+@app.command()
+def bench(
+    parts: Annotated[
+        list[str] | None, typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last four.")
+    ] = None,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Also others' replay beside ours; needs the extra of that name.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few rounds at small sizes, to see that it works.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("runs/bench"),
+    threads: Annotated[int | None, typer.Option(min=1, help="How many threads torch uses. Default: its own.")] = None,
+) -> None:
+    """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
+
+    PART is step, networks, parts, sizes, batch, storage, checkpoint, memory, peers, buffer, slda or remind.
+    Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
+    """
+    from coldstream.benchmarks import run_bench
+    from coldstream.benchmarks.report import tables
+
+    found = run_bench(parts or [], out, with_peers=peers, quick=quick, thread_count=threads, console=complaints)
+    for title, rows in tables(found).items():
+        console.print(_table(rows, title))
+    for note in found.notes:
+        _say(note)
+    _say(f"report: {out / 'bench.md'}")
+
+
 @data_app.command(name="list")
 def data_list(
     root: Annotated[

@@ -1,0 +1,192 @@
+"""The parts of the benchmark: each measures one question about a step, and adds its rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from coldstream.benchmarks.material import (
+    CODEC,
+    FULL,
+    SIDE,
+    BareStep,
+    filled_learner,
+    floors,
+    has_convolutions,
+    learning,
+    variants,
+)
+from coldstream.benchmarks.measuring import Bench, Row, spread, timed
+from coldstream.learners import CSSL
+
+SMALL = ("linear", "resnet8-16")
+LADDER = (
+    ("sample and gather, raw", {"augment": "none", "codec": "raw"}),
+    ("decode quantize(6)", {"augment": "none", "codec": "quantize(6)"}),
+    (f"decode {CODEC}", {"augment": "none"}),
+    ("crop, flip", {"augment": "crop|flip"}),
+    ("AutoAugment", {"augment": "crop|flip|autoaugment(cifar10)"}),
+    ("Mixup/CutMix: the full policy", {"augment": FULL}),
+)
+CODECS = ("raw", "quantize(6)", CODEC, "jpeg(90)")
+
+
+def step(bench: Bench) -> None:
+    """One step of the small networks, beside the floor."""
+    for model in SMALL:
+        _beside_floor(bench, "step", model)
+
+
+def networks(bench: Bench) -> None:
+    """One step of larger networks, beside the floor."""
+    for model in bench.scale.networks:
+        _beside_floor(bench, "networks", model)
+
+
+def _beside_floor(bench: Bench, part: str, model: str) -> None:
+    ways = dict(floors(bench, model, bench.scale.replay, compiled=bench.scale.compiled))
+    forms = list(ways)
+    ways["plain loop"] = BareStep(model, bench.scale.replay, optimiser="plain")
+    ours = variants(has_convolutions(model) and bench.scale.compiled)
+    for name, settings in ours.items():
+        ways[name] = learning(filled_learner(bench, bench.scale.stored, model=model, **settings))
+    times = bench.measure(model, ways)
+    floor = times.fastest(forms)
+    times.taken["floor"] = times.taken[floor]
+    bench.rows.append(times.row(part, model, "plain loop", note="contiguous, eager, torch.optim.SGD as it comes"))
+    bench.rows.append(times.row(part, model, "floor", "plain loop", note=floor.removeprefix("floor, ")))
+    bench.rows += [times.row(part, model, form, "floor") for form in forms]
+    bench.rows += [times.row(part, model, name, "floor") for name in ours]
+
+
+def ladder(bench: Bench) -> None:
+    """A step with one thing more at a time, and the full policy over other codecs."""
+    for model in SMALL:
+        ways = dict(floors(bench, model, bench.scale.replay, compiled=False))
+        forms = list(ways)
+        for name, settings in LADDER:
+            ways[f"+ {name}"] = learning(filled_learner(bench, bench.scale.stored, model=model, **settings))
+        for codec in CODECS:
+            learner = filled_learner(bench, bench.scale.stored, model=model, codec=codec)
+            ways[f"full policy, {codec}"] = learning(learner)
+        times = bench.measure(f"{model}, parts", ways)
+        times.taken["eager floor"] = times.taken[times.fastest(forms)]
+        before = "eager floor"
+        bench.rows.append(times.row("parts", model, before))
+        for name in list(ways)[len(forms) :]:
+            added = ""
+            if name.startswith("+"):
+                added = f"{np.median(times.taken[name] - times.taken[before]):+.2f} ms"
+                before = name
+            bench.rows.append(times.row("parts", model, name, "eager floor", added))
+
+
+def sizes(bench: Bench) -> None:
+    """A step with a linear model as the buffer grows."""
+    counts = {f"{count:,} stored": count for count in bench.scale.sizes}
+    ways = {name: learning(filled_learner(bench, count, model="linear")) for name, count in counts.items()}
+    times = bench.measure("sizes", ways)
+    first = next(iter(ways))
+    bench.rows += [times.row("sizes", "linear", name, first) for name in ways]
+
+
+def batch(bench: Bench) -> None:
+    """A step with more or fewer replayed images, beside the floor of the same batch, not compiled."""
+    for model in SMALL:
+        for replay in bench.scale.replays:
+            ways = dict(floors(bench, model, replay, compiled=False))
+            forms = list(ways)
+            learner = filled_learner(bench, bench.scale.stored, model=model, replay=replay)
+            name, floor = f"B = {replay}: learn_one", f"B = {replay}: eager floor"
+            ways[name] = learning(learner)
+            times = bench.measure(f"{model}, B = {replay}", ways)
+            times.taken[floor] = times.taken[times.fastest(forms)]
+            bench.rows += [times.row("batch", model, floor), times.row("batch", model, name, floor)]
+
+
+def storage(bench: Bench) -> None:
+    """A step with the buffer in memory and on disk. What was read lately is in the system's cache."""
+    ways = {}
+    for codec in (CODEC, "jpeg(90)"):
+        for where in ("memory", "disk"):
+            kept = where if where == "memory" else f"disk:{bench.folder}"
+            learner = filled_learner(bench, bench.scale.stored, model="linear", codec=codec, storage=kept)
+            ways[f"{codec}, {where}"] = learning(learner)
+    times = bench.measure("storage", ways)
+    first = next(iter(ways))
+    bench.rows += [times.row("storage", "linear", name, first) for name in ways]
+    bench.rows.append(times.row("storage", "linear", "jpeg(90), disk", "jpeg(90), memory"))
+
+
+def save(learner: CSSL, folder: Path) -> Callable[[], object]:
+    """Take a checkpoint as a stream would; return what waits until it is on disk."""
+    learner.save(folder)
+    return lambda: None
+
+
+def checkpoint(bench: Bench) -> None:
+    """How long a checkpoint holds the stream up."""
+    learner = filled_learner(bench, bench.scale.kept, model="resnet8-16")
+    learn = learning(learner)
+    stalls, updates, delays = [], [], []
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        path = Path(folder) / "learner"
+        save(learner, path)()
+        for _ in bench.track("checkpoints", range(bench.scale.saves)):
+            before = [timed(learn, 1) for _ in range(bench.scale.around)]
+            update = float(np.median(before))
+            begin = time.perf_counter()
+            learn()
+            wait = save(learner, path)
+            held = time.perf_counter() - begin
+            after = sum(timed(learn, 1) for _ in range(bench.scale.around))
+            wait()
+            updates.append(update)
+            stalls.append(held - update)
+            delays.append(held + after - (1 + bench.scale.around) * float(np.mean(before)))
+    group, one = f"resnet8-16, {bench.scale.kept:,} stored", np.array(updates)
+    bench.rows.append(Row("checkpoint", group, "one update", *spread(1e3 * one)))
+    for name, taken in (
+        ("stall of the step that saves", stalls),
+        (f"that and the {bench.scale.around} steps after", delays),
+    ):
+        extra = np.array(taken)
+        bench.rows.append(
+            Row("checkpoint", group, name, *spread(1e3 * extra), "ms", *spread(extra / one), "one update")
+        )
+
+
+def memory(bench: Bench) -> None:
+    """How much a process grows while its buffer fills, in a process of its own, and the bytes of an image."""
+    command = [sys.executable, "-m", "coldstream.benchmarks.growth", str(bench.scale.filled)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for _ in bench.track(f"memory of {bench.scale.filled:,}", range(100)):
+            child.stdout.readline()
+        found = json.loads(child.stdout.read() or "null")
+    if child.returncode:
+        raise ValueError(f"the process whose memory was measured ended with code {child.returncode}")
+    group, packed, plain = f"{bench.scale.filled:,} stored", float(found["packed"]), 4.0 * 3 * SIDE * SIDE
+    bench.rows.append(fact("memory", group, "packed bytes", packed))
+    if found["grown"] is None:
+        bench.note("Growth of memory is measured on Linux only.")
+    else:
+        bench.rows.append(
+            fact("memory", group, "growth of the process", float(found["grown"]), packed, "packed bytes")
+        )
+    image = packed / bench.scale.filled
+    bench.rows.append(fact("memory", group, "bytes an image", image))
+    bench.rows.append(fact("memory", group, "bytes an image as float32", plain, image, "bytes an image"))
+
+
+def fact(part: str, group: str, name: str, value: float, of: float | None = None, to: str | None = None) -> Row:
+    """Return a number of bytes that has no spread, as a ratio to another one."""
+    ratio = None if of is None else value / of
+    return Row(part, group, name, value, value, value, "bytes", ratio, ratio, ratio, to)
