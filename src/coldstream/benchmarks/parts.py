@@ -54,7 +54,7 @@ def _beside_floor(bench: Bench, part: str, model: str) -> None:
     ways = dict(floors(bench, model, bench.scale.replay, compiled=bench.scale.compiled))
     forms = list(ways)
     ways["plain loop"] = BareStep(model, bench.scale.replay, optimiser="plain")
-    ours = variants(has_convolutions(model) and bench.scale.compiled)
+    ours = variants(compiled=has_convolutions(model) and bench.scale.compiled)
     for name, settings in ours.items():
         ways[name] = learning(filled_learner(bench, bench.scale.stored, model=model, **settings))
     times = bench.measure(model, ways)
