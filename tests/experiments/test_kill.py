@@ -135,7 +135,8 @@ def test_ten_kills_change_nothing(tmp_path):
         saved = checkpoint_step(folder)
         after_checkpoint += saved is not None
         if step(progress) >= 0:
-            assert step(progress) - (saved or 0) <= EVERY, "more than an interval would be done again"
+            # The last checkpoint may still be being written; the next one waits for it.
+            assert step(progress) - (saved or 0) <= 2 * EVERY, "more than two intervals would be done again"
     assert kills >= 10
     assert after_checkpoint >= 5
     assert while_writing >= 1

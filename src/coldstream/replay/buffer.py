@@ -138,7 +138,9 @@ class ReplayBuffer:
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `count` distinct rows for replay; all of them while there are fewer."""
-        return self._sample(self.index, count, rng)
+        rows = self._sample(self.index, count, rng)
+        self.rows.ahead(rows)
+        return rows
 
     def compress(self, item: NDArray[np.generic]) -> Bytes:
         """Return what would be kept of an item; a ValueError if it alone is over the capacity."""
