@@ -92,7 +92,7 @@ class Saving:
     def __init__(self) -> None:
         self._ended = threading.Event()
         self._error: BaseException | None = None
-        self._untold: list[BaseException] = []
+        self._untold: list[str] = []  # not the error itself, whose traceback holds this object
         weakref.finalize(self, _complain, self._untold)
 
     def run(self, work: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Saving:
             work()
         except BaseException as error:
             self._error = error
-            self._untold.append(error)
+            self._untold.append(str(error))
         finally:
             self._ended.set()
 
@@ -131,7 +131,7 @@ class Saving:
             self.result()
 
 
-def _complain(errors: list[BaseException]) -> None:
+def _complain(errors: list[str]) -> None:
     for error in errors:
         print(f"coldstream: a checkpoint was not written: {error}", file=sys.stderr)
 
@@ -182,8 +182,8 @@ class Plan:
     def _parts(self, left: int, right: int) -> Iterable[tuple[int, int]]:
         """Cut a range of rows where a segment would become large, so that to write one anew never takes long."""
         assert self.rows is not None
-        ends = np.cumsum(self.rows.lengths[left:right])
-        cuts = [left, *(left + np.flatnonzero(np.diff(ends // _LARGE)) + 1).tolist(), right]
+        last = np.cumsum(self.rows.lengths[left:right]) - 1
+        cuts = [left, *(left + np.flatnonzero(np.diff(last // _LARGE)) + 1).tolist(), right]
         return pairwise(cuts)
 
     def _write_segment(self, folder: Path, start: int, stop: int) -> Segment:
