@@ -146,8 +146,7 @@ class CSSL(ReplayLearner):
         return self.policy.mix(self.engine.normalise(images), targets, self.seed, self.step)
 
     def _check(self, example: Example) -> None:
-        if self.buffer.codec.row_bytes is None:
-            self.buffer.compress(example.item)
+        self.buffer.check(example.item)
         super()._check(example)
 
     def _build(self, shape: tuple[int, ...]) -> None:

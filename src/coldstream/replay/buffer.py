@@ -148,6 +148,11 @@ class ReplayBuffer:
         self._check_fits(len(packed))
         return packed
 
+    def check(self, item: NDArray[np.generic]) -> None:
+        """Refuse an item that alone is over the capacity; it is compressed only where that is not sure beforehand."""
+        if self.capacity.bytes is not None and self.codec.most_bytes > self.capacity.bytes:
+            self.compress(item)
+
     def store(self, packed: Bytes, label: int, id: int, *, held_out: bool = False) -> None:
         """Keep a compressed example; one with the same id is overwritten, never kept twice."""
         row = self.index.find(id)
