@@ -1,11 +1,14 @@
 """Saved learners: what is written, what a cut or a foreign file gets, and that nothing in one is executed."""
 
 import copy
+import gc
 import json
 import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -197,6 +200,172 @@ def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     assert CSSL.load(tmp_path / "kept").fingerprint() == old
     learner.save(tmp_path / "kept")
     assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+# In the background.
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Nothing is written in the background before this is set."""
+    event, write = threading.Event(), checkpoint.Plan.write
+
+    def late(self, folder):
+        if threading.current_thread() is not threading.main_thread():
+            assert event.wait(30)
+        return write(self, folder)
+
+    monkeypatch.setattr(checkpoint.Plan, "write", late)
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("small", [0, 10**9])
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+@pytest.mark.parametrize("codec", ["raw", "jpeg(50)"])
+def test_what_is_written_in_the_background_is_the_moment_of_the_call(
+    tmp_path, monkeypatch, gate, small, storage, codec
+):
+    monkeypatch.setattr(checkpoint, "_SMALL", small)
+    learner = taught(30, capacity=30, evict="uniform", codec=codec, storage=storage)
+    more = images(200, seed=2)
+    for turn in range(8):
+        gate.clear()
+        before, extra = learner.fingerprint(), {"turn": [turn]}
+        saving = learner.save(tmp_path / "kept", extra=extra, wait=False)
+        extra["turn"].append("changed")
+        for i in range(5 * turn):
+            learner.learn_one(more[20 * turn + i], i % 7, id=i % 50)
+        learner.relabel(0, "other")
+        learner.rename_class("other", f"name {turn}")
+        learner.forget(learner.learn_one(more[20 * turn], 1))
+        assert not saving.done()
+        gate.set()
+        saving.result()
+        assert saving.done()
+        assert learner.fingerprint() != before
+        assert CSSL.load(tmp_path / "kept").fingerprint() == before
+        assert checkpoint.read_manifest(tmp_path / "kept")["extra"] == {"turn": [turn]}
+    learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+
+
+def test_saves_follow_each_other(tmp_path, gate):
+    """One that is under way is waited for: by the next one, by another learner's to the same place, by loading."""
+    learner, other = taught(20), taught(10, seed=1)
+    timer = threading.Timer(0.2, gate.set)
+    first = learner.save(tmp_path / "kept", wait=False)
+    before = learner.fingerprint()
+    timer.start()
+    loaded = CSSL.load(tmp_path / "kept")
+    assert first.done()
+    assert loaded.fingerprint() == before
+    gate.clear()
+    second = learner.save(tmp_path / "kept", wait=False)
+    threading.Timer(0.2, gate.set).start()
+    other.save(tmp_path / "kept")
+    assert second.done()
+    assert CSSL.load(tmp_path / "kept").fingerprint() == other.fingerprint()
+    gate.clear()
+    third = learner.save(tmp_path / "elsewhere", wait=False)
+    threading.Timer(0.2, gate.set).start()
+    learner.save(tmp_path / "kept", wait=False).result()
+    assert third.done()
+    for name in ("kept", "elsewhere"):
+        assert CSSL.load(tmp_path / name).fingerprint() == before
+
+
+def test_what_goes_wrong_in_the_background_is_told_once(tmp_path, monkeypatch, capsys):
+    learner = taught()
+    learner.save(tmp_path / "kept")
+    old, fsync = learner.fingerprint(), os.fsync
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    def fail(learner):
+        learner.learn_one(images(1)[0], 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            saving = learner.save(tmp_path / "kept", wait=False)
+            while not saving.done():
+                time.sleep(0.001)
+        assert os.fsync is fsync
+        return saving
+
+    fail(learner)
+    with pytest.raises(OSError, match="cannot write the checkpoint.*No space left"):
+        learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == old
+    saving = fail(learner)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            saving.result()
+    del saving
+    learner.save(tmp_path / "kept")
+    assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+    assert capsys.readouterr().err == ""
+    fail(learner)
+    del learner
+    gc.collect()
+    assert "a checkpoint was not written: " in capsys.readouterr().err
+
+
+def test_a_result_that_does_not_come_in_time(tmp_path, gate):
+    saving = taught().save(tmp_path / "kept", wait=False)
+    with pytest.raises(TimeoutError, match="after 0.01 seconds"):
+        saving.result(0.01)
+    gate.set()
+    saving.result(30)
+
+
+LAST_WORDS = """
+import os, sys, time, numpy as np
+from coldstream import CSSL
+learner = CSSL(model="linear", replay=4)
+learner.learn_many(np.zeros((9, 8, 8, 3), np.uint8), [0, 1, 2] * 3)
+fsync = os.fsync
+def slow(file):
+    time.sleep(0.2)
+    if len(sys.argv) > 2:
+        raise OSError(28, "No space left on device")
+    fsync(file)
+os.fsync = slow
+print(learner.fingerprint(), flush=True)
+learner.save(sys.argv[1], wait=False)
+"""
+
+
+def test_an_interpreter_that_ends_finishes_the_checkpoint(tmp_path):
+    command = [sys.executable, "-c", LAST_WORDS, tmp_path / "kept"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert CSSL.load(tmp_path / "kept").fingerprint() == done.stdout.strip()
+    assert done.stderr == ""
+    done = subprocess.run([*command, "full"], capture_output=True, text=True, check=True)
+    assert "a checkpoint was not written: " in done.stderr
+    assert CSSL.load(tmp_path / "kept").fingerprint() == done.stdout.strip()
+
+
+def test_segments_are_never_large_and_little_is_written_anew(tmp_path, monkeypatch):
+    row = 8 * 8 * 3
+    monkeypatch.setattr(checkpoint, "_SMALL", 0)
+    monkeypatch.setattr(checkpoint, "_LARGE", 10 * row)
+    learner = taught(64, capacity=60, evict="uniform")
+
+    def files():
+        return {path.name: path.stat().st_size for path in (tmp_path / "kept").glob("rows-*")}
+
+    learner.save(tmp_path / "kept")
+    assert sorted(files().values()) == [10 * (row + 8)] * 6
+    for i, image in enumerate(images(200, seed=5)):
+        learner.learn_one(image, i % 3)
+        if i % 5 == 4:
+            before = files()
+            learner.save(tmp_path / "kept")
+            # Five new rows, and at most one segment that is half dead over what the limit still allowed.
+            assert sum(size for name, size in files().items() if name not in before) <= (5 + 10 + 5) * (row + 8)
+            assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
+    assert sum(files().values()) <= 2.5 * 60 * (row + 8)
 
 
 def test_another_environment_warns(tmp_path):

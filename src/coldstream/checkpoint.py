@@ -7,6 +7,9 @@
 
 A crash at any instant leaves the last manifest and all the files that it names. Files are JSON, safetensors
 and raw bytes, each with its length and checksum: loading runs no code and notices every cut.
+
+`plan` takes what is to be written as it is at one moment, at a cost that hardly grows with the buffer; `Plan.write`
+writes it, in another thread if need be, while the learner goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +19,16 @@ import os
 import platform
 import re
 import secrets
+import sys
+import threading
+import weakref
 import zlib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +39,17 @@ import torch
 from numpy.typing import NDArray
 
 from coldstream.replay import ReplayBuffer
+from coldstream.replay.rows import Frozen
 
 FORMAT, VERSION = "coldstream-checkpoint", 1
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"^(state|rows)-\d+-[0-9a-f]{8}\.(safetensors|bin)$|^manifest\.json(\.tmp)?$")
-_SMALL = 4_000_000
+_SMALL, _LARGE = 4_000_000, 16_000_000
 
 Arrays = dict[str, NDArray[Any]]
+
+PLACES: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""A lock for each folder, by its resolved path: nothing is read from one that is being written to."""
 
 
 class CheckpointError(ValueError):
@@ -57,44 +70,172 @@ class Segment:
 
 def environment() -> dict[str, str | int]:
     """Return what results depend on to the bit: versions, machine and thread count."""
+    return {**_versions(), "threads": torch.get_num_threads()}
+
+
+@cache
+def _versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
-        "torch": version("torch"),
-        "torchvision": version("torchvision"),
-        "numpy": version("numpy"),
+        **{name: version(name) for name in ("torch", "torchvision", "numpy")},
         "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch.get_num_threads(),
     }
 
 
-def write(
-    folder: Path, plain: dict[str, Any], arrays: Arrays, buffer: ReplayBuffer | None, known: list[Segment]
-) -> list[Segment]:
-    """Write a checkpoint into `folder` and return the segments that now hold the buffer's rows.
+class Saving:
+    """A checkpoint that is being written, or was; `result` says whether it is on disk.
 
-    `known` are the segments that this learner wrote to or read from the folder: rows in them are not written
-    again. Whatever else the folder held as a checkpoint is replaced, at one instant.
+    An interpreter that ends waits for it. An error that `result` was not asked for is raised by the learner's next
+    `save`, and printed where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._untold: list[str] = []  # not the error itself, whose traceback holds this object
+        weakref.finalize(self, _complain, self._untold)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Write it now."""
+        try:
+            work()
+        except BaseException as error:
+            self._error = error
+            self._untold.append(str(error))
+        finally:
+            self._ended.set()
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Write it in a thread of its own, which is no daemon: the interpreter waits for it."""
+        try:
+            threading.Thread(target=self.run, args=(work,), name="checkpoint").start()
+        except RuntimeError:  # no thread is to be had, as when the interpreter ends
+            self.run(work)
+
+    def done(self) -> bool:
+        """Return whether the writing has ended, well or not."""
+        return self._ended.is_set()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait until the checkpoint is on disk; raise what went wrong."""
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"the checkpoint was not on disk after {timeout} seconds")
+        if self._error is not None:
+            self._untold.clear()
+            raise self._error
+
+    def settle(self) -> None:
+        """Wait until the writing has ended; raise what went wrong unless `result` did."""
+        self._ended.wait()
+        if self._untold:
+            self.result()
+
+
+def _complain(errors: list[str]) -> None:
+    for error in errors:
+        print(f"coldstream: a checkpoint was not written: {error}", file=sys.stderr)
+
+
+@dataclass
+class Plan:
+    """A checkpoint of one moment: what to write, and which rows of the buffer for which segments."""
+
+    plain: dict[str, Any]
+    arrays: Arrays
+    kept: list[Segment]
+    jobs: list[int]
+    serials: NDArray[np.int64]
+    rows: Frozen | None
+    fixed: bool
+
+    def write(self, folder: Path) -> list[Segment]:
+        """Write the checkpoint into `folder` and return the segments that now hold the buffer's rows.
+
+        Whatever else the folder held as a checkpoint is replaced, at one instant.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _remove_all_but(folder, _files_of(folder))
+            plain = {"format": FORMAT, "version": VERSION, **self.plain}
+            segments = sorted(self.kept + self._write_rows(folder), key=lambda segment: segment.first)
+            name = f"state-{plain['step']}-{secrets.token_hex(4)}.safetensors"
+            data = safetensors.numpy.save({key: np.asarray(value, order="C") for key, value in self.arrays.items()})
+            plain["state"] = {"file": name, **_write_file(folder / name, [data])}
+            plain["segments"] = [asdict(segment) for segment in segments]
+            plain["crc32"] = _checksum(plain)
+            write_atomically(folder / MANIFEST, json.dumps(plain, indent=1).encode())
+            _remove_all_but(folder, _files_of(folder))
+        except OSError as error:
+            raise OSError(error.errno, f"cannot write the checkpoint {str(folder)!r}: {error.strerror}") from error
+        return segments
+
+    def close(self) -> None:
+        """Let go of the buffer's rows."""
+        if self.rows is not None:
+            self.rows.close()
+
+    def _write_rows(self, folder: Path) -> list[Segment]:
+        ends = np.cumsum([0, *self.jobs]).tolist()
+        parts = chain.from_iterable(self._parts(left, right) for left, right in pairwise(ends))
+        return [self._write_segment(folder, start, stop) for start, stop in parts]
+
+    def _parts(self, left: int, right: int) -> Iterable[tuple[int, int]]:
+        """Cut a range of rows where a segment would become large, so that to write one anew never takes long."""
+        assert self.rows is not None
+        last = np.cumsum(self.rows.lengths[left:right]) - 1
+        cuts = [left, *(left + np.flatnonzero(np.diff(last // _LARGE)) + 1).tolist(), right]
+        return pairwise(cuts)
+
+    def _write_segment(self, folder: Path, start: int, stop: int) -> Segment:
+        assert self.rows is not None
+        serials, lengths = self.serials[start:stop], self.rows.lengths[start:stop]
+        head = [serials.tobytes()] if self.fixed else [serials.tobytes(), lengths.tobytes()]
+        name = f"rows-{self.plain['step']}-{secrets.token_hex(4)}.bin"
+        sizes = _write_file(folder / name, chain(head, self.rows.read(start, stop)))
+        return Segment(name, int(serials[0]), int(serials[-1]), stop - start, **sizes)
+
+
+def plan(
+    folder: Path, plain: dict[str, Any], arrays: Arrays, buffer: ReplayBuffer | None, known: list[Segment]
+) -> Plan:
+    """Return what to write for a checkpoint of this moment into `folder`; `close` it in the end.
+
+    `plain` and `arrays` are the plan's own from here on. `known` are the segments that this learner wrote to or read
+    from the folder: rows in them are not written again. A last segment that is still small is written anew together
+    with what is new, and so are those with the largest shares of dead rows, once over a half and up to a fixed
+    number of bytes: files stay few and a checkpoint's cost bounded.
     """
     _check_target(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _remove_all_but(folder, _files_of(folder))
-        plain = {"format": FORMAT, "version": VERSION, **plain, "environment": environment()}
-        segments: list[Segment] = []
-        if buffer is not None:
-            there = _files_of(folder)
-            intact = all(segment.file in there for segment in known)
-            segments = _write_rows(folder, buffer, known if intact else [], plain["step"])
-        name = f"state-{plain['step']}-{secrets.token_hex(4)}.safetensors"
-        data = safetensors.numpy.save({key: np.asarray(value, order="C") for key, value in arrays.items()})
-        plain["state"] = {"file": name, **_write_file(folder / name, [data])}
-        plain["segments"] = [asdict(segment) for segment in segments]
-        plain["crc32"] = _checksum(plain)
-        write_atomically(folder / MANIFEST, json.dumps(plain, indent=1).encode())
-        _remove_all_but(folder, _files_of(folder))
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write the checkpoint {str(folder)!r}: {error.strerror}") from error
-    return segments
+    plain = {**plain, "environment": environment()}
+    if buffer is None:
+        return Plan(plain, arrays, [], [], np.empty(0, np.int64), None, True)
+    there = _files_of(folder) if known else set()
+    serials = buffer.index.serials.view
+    order = np.argsort(serials, kind="stable")
+    serials = serials[order].astype(np.int64)
+    bounds = (
+        np.searchsorted(serials, [(segment.first, segment.last + 1) for segment in known]).reshape(-1, 2).tolist()
+    )
+    spans = dict(zip(known, bounds, strict=True)) if all(segment.file in there for segment in known) else {}
+    kept = [segment for segment, (left, right) in spans.items() if left < right]
+    jobs: list[tuple[int, int]] = []
+    written = spans[kept[-1]][1] if kept else 0
+    if written < len(order):
+        if kept and kept[-1].bytes < _SMALL:
+            written = spans[kept.pop()][0]
+        jobs.append((written, len(order)))
+    live = {segment: (spans[segment][1] - spans[segment][0]) / segment.rows for segment in kept}
+    budget = float(_LARGE)
+    for segment in sorted(kept, key=lambda segment: live[segment]):
+        if live[segment] >= 0.5 or budget <= 0:
+            break
+        budget -= live[segment] * segment.bytes
+        kept.remove(segment)
+        jobs.append((spans[segment][0], spans[segment][1]))
+    wanted = np.concatenate([np.arange(left, right) for left, right in jobs] or [np.empty(0, np.int64)])
+    frozen = buffer.rows.freeze(order[wanted])
+    counts = [right - left for left, right in jobs]
+    return Plan(plain, arrays, kept, counts, serials[wanted], frozen, buffer.codec.row_bytes is not None)
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Arrays, list[Segment]]:
@@ -181,48 +322,7 @@ class _Rows:
         return self._block[self._ends[i - 1] if i else self._start : self._ends[i]]
 
 
-def _write_rows(folder: Path, buffer: ReplayBuffer, known: list[Segment], step: int) -> list[Segment]:
-    """Write the rows that no known segment holds.
-
-    A last segment that is still small is written anew together with them, and so is the one with the largest
-    share of dead rows once that is over a half: files stay few and a checkpoint's cost bounded.
-    """
-    serials = buffer.index.serials.view
-    order = np.argsort(serials, kind="stable")
-    sorted_serials = serials[order]
-
-    def span(segment: Segment) -> tuple[int, int]:
-        left, right = np.searchsorted(sorted_serials, (segment.first, segment.last + 1))
-        return int(left), int(right)
-
-    kept = [segment for segment in known if span(segment)[0] < span(segment)[1]]
-    written = np.searchsorted(sorted_serials, kept[-1].last + 1) if kept else 0
-    jobs: list[tuple[int, int]] = []
-    if written < len(order):
-        start = int(written)
-        if kept and kept[-1].bytes < _SMALL:
-            start = span(kept.pop())[0]
-        jobs.append((start, len(order)))
-    if kept:
-        live = [(span(s)[1] - span(s)[0]) / s.rows for s in kept]
-        worst = int(np.argmin(live))
-        if live[worst] < 0.5:
-            jobs.append(span(kept.pop(worst)))
-    for left, right in jobs:
-        rows = buffer.rows.get(order[left:right])
-        parts: list[Any] = [sorted_serials[left:right].astype(np.int64).tobytes()]
-        if isinstance(rows, np.ndarray):
-            parts.append(np.ascontiguousarray(rows).data)
-        else:
-            parts += [np.array([len(row) for row in rows], np.int64).tobytes(), *rows]
-        name = f"rows-{step}-{secrets.token_hex(4)}.bin"
-        sizes = _write_file(folder / name, parts)
-        ends = int(sorted_serials[left]), int(sorted_serials[right - 1])
-        kept.append(Segment(name, *ends, right - left, **sizes))
-    return sorted(kept, key=lambda segment: segment.first)
-
-
-def _write_file(path: Path, parts: list[Any]) -> dict[str, int]:
+def _write_file(path: Path, parts: Iterable[Any]) -> dict[str, int]:
     size = crc = 0
     with open(path, "wb") as file:
         for part in parts:

@@ -146,6 +146,25 @@ def check_resumes_to_the_bit(factory: Factory) -> None:
     assert straight.fingerprint() == stopped.fingerprint(), "a stopped and resumed stream went another way"
 
 
+def check_saves_the_moment(factory: Factory) -> None:
+    """A checkpoint written in the background is the learner at the call, however that one goes on meanwhile."""
+    learner = _taught(factory)
+    images, _ = _images(8, seed=1)
+    before = learner.fingerprint()
+    state = learner._state()[1]
+    copies = {name: array.copy() for name, array in state.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        saving = learner.save(Path(folder, "kept"), wait=False)
+        for image in images:
+            learner.learn_one(image, "new")
+        learner.end_batch()
+        saving.result()
+        loaded = type(learner).load(Path(folder, "kept"), **_model_of(factory))
+    assert loaded.fingerprint() == before, "a checkpoint written in the background is not of the moment of the call"
+    for name, array in state.items():
+        assert np.array_equal(array, copies[name], equal_nan=True), f"_state gave {name!r} itself instead of a copy"
+
+
 def _model_of(factory: Factory) -> dict[str, Any]:
     model = factory().settings.get("model")
     return {} if isinstance(model, str) else {"model": model}

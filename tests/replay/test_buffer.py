@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coldstream.randomness import generator
-from coldstream.replay import Capacity, ReplayBuffer
+from coldstream.replay import Capacity, Codec, ReplayBuffer
 from coldstream.replay.eviction import EVICTORS
 
 SHAPE = (8, 12, 3)
@@ -163,6 +163,15 @@ def test_a_capacity_below_one_example_is_refused_at_once():
         ReplayBuffer(SHAPE, capacity=f"{RAW - 1}B")
     with pytest.raises(ValueError, match="raise the capacity or compress more"):
         ReplayBuffer((17,), "float32", capacity="67B")
+
+
+def test_an_item_is_compressed_to_be_checked_only_where_it_may_not_fit(monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, SHAPE, dtype=np.uint8)
+    with pytest.raises(ValueError, match="smaller than one example"):
+        ReplayBuffer(SHAPE, codec="jpeg(100)", capacity="700B").check(noise)
+    monkeypatch.setattr(Codec, "encode", None)
+    for capacity in ("1MB", 3, None):
+        ReplayBuffer(SHAPE, codec="jpeg(100)", capacity=capacity).check(noise)
 
 
 def test_a_jpeg_over_the_capacity_is_refused_when_it_is_compressed():

@@ -1,6 +1,7 @@
 """Chains of codecs: exact sizes, exact pixels, and every wrong chain refused."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from coldstream.replay import Codec, ReplayBuffer
+from coldstream.replay import Codec, ReplayBuffer, codecs
 
 SHAPES = [(32, 32, 3), (28, 28, 1), (20, 37, 3), (41, 16, 1)]
 CHAINS = [
@@ -145,6 +146,52 @@ def test_jpeg_is_pillows(shape, chain, quality):
     assert packed.tobytes() == file.getvalue()
     np.testing.assert_array_equal(through(codec, image), np.asarray(Image.open(file)).reshape(shape))
     assert codec.row_bytes is None
+
+
+@pytest.fixture(params=["simplejpeg", "Pillow"])
+def decoder(request, monkeypatch):
+    if request.param == "Pillow":
+        monkeypatch.setitem(sys.modules, "simplejpeg", None)  # as if it were not installed
+    else:
+        pytest.importorskip("simplejpeg")
+    codecs._jpeg_decoder.cache_clear()
+    yield request.param
+    codecs._jpeg_decoder.cache_clear()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "size", [(1, 1), (7, 1), (8, 8), (17, 5), (26, 26), (32, 32), (33, 27), (48, 64), (224, 200)]
+)
+def test_jpegs_decode_to_pillows_bits(decoder, size, channels):
+    assert (codecs._jpeg_decoder() is codecs._decode_with_pillow) == (decoder == "Pillow")
+    rng = np.random.default_rng(size[0])
+    smooth = np.broadcast_to((np.arange(size[1]) * 7 % 256)[None, :, None], (*size, channels)).astype(np.uint8)
+    for quality in range(1, 101, 9):
+        codec = Codec.parse(f"jpeg({quality})", (*size, channels))
+        noise = rng.integers(0, 256, (*size, channels), dtype=np.uint8)
+        rows = [codec.encode(image).tobytes() for image in (noise, smooth, noise // 2 + smooth // 2)]
+        pictures = [np.asarray(Image.open(io.BytesIO(row))).reshape(codec.shape) for row in rows]
+        np.testing.assert_array_equal(codec.decode(rows), pictures)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (24, 24, 3), (16, 24, 3)])
+def test_a_jpeg_of_another_size_is_refused(decoder, shape):
+    row = Codec.parse("jpeg", (16, 16, 3)).encode(np.zeros((16, 16, 3), np.uint8)).tobytes()
+    with pytest.raises(ValueError, match="of shape|too small"):
+        Codec.parse("jpeg", shape).decode([row])
+
+
+@pytest.mark.parametrize("chain", ["jpeg(100)", "resize(0.5)|jpeg(100)", "quantize(6)", "raw"])
+@pytest.mark.parametrize("shape", [(1, 1, 3), (9, 17, 3), (32, 32, 3), (40, 8, 1)])
+def test_no_row_is_larger_than_the_codec_says(chain, shape):
+    codec, rng = Codec.parse(chain, shape), np.random.default_rng(2)
+    noise = rng.integers(0, 256, shape, dtype=np.uint8)
+    extremes = (255 * rng.integers(0, 2, shape)).astype(np.uint8)
+    largest = max(len(codec.encode(image)) for image in (noise, extremes))
+    assert largest <= codec.most_bytes
+    if "jpeg" not in chain:
+        assert largest == codec.most_bytes
 
 
 def test_a_small_jpeg_is_resized_after_decoding():

@@ -1,14 +1,17 @@
 """Row stores against a plain Python list in which the last element fills every hole."""
 
+import mmap
 import os
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coldstream.replay.rows import BlobFile, BlobRows, FixedRows, open_rows
+from coldstream.replay import rows as rows_module
+from coldstream.replay.rows import BlobFile, BlobRows, FixedRows, _joined, open_rows
 
 BIG = 90_000  # a block of such rows grows three rows at a time
 STORES = {
@@ -114,6 +117,84 @@ def test_what_was_read_does_not_change_with_the_store(name, tmp_path):
     for seed in range(20):
         pair.append(row_of(seed, length or 9))
     assert [bytes(row) for row in got] == rows
+
+
+@pytest.mark.parametrize("name", STORES)
+@settings(max_examples=40, deadline=None)
+@given(count=st.integers(1, 30), chosen=st.sets(st.integers(0, 29)), steps=operations, pace=st.integers(1, 9))
+def test_frozen_rows_stay_as_they_were(name, count, chosen, steps, pace, tmp_path_factory):
+    """Whatever happens to the store between two pieces that are read."""
+    make, length = STORES[name]
+    pair = Pair(make(tmp_path_factory.getbasetemp()))
+    for seed in range(count):
+        pair.append(row_of(seed, length or seed))
+    wanted = [row for row in sorted(chosen, key=lambda row: row_of(row, 4)) if row < count]
+    model = list(pair.model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_module, "_PIECE", 2 * (length or 1))
+        frozen = pair.store.freeze(np.array(wanted, np.int64))
+        assert frozen.lengths.tolist() == [len(model[row]) for row in wanted]
+        pieces = frozen.read(0, len(wanted))
+        got = []
+        for i, (what, number, own) in enumerate(steps):
+            if i % pace == 0:
+                got.append(bytes(next(pieces, b"")))
+            row = row_of(number, length or own)
+            if what == "a" or not pair.model:
+                pair.append(row)
+            elif what == "r":
+                pair.replace(number % len(pair.model), row)
+            else:
+                pair.remove(number % len(pair.model))
+        got += [bytes(piece) for piece in pieces]
+        frozen.close()
+    assert b"".join(got) == b"".join(model[row] for row in wanted)
+    pair.check()
+
+
+def test_frozen_rows_of_a_file_that_is_rewritten(tmp_path):
+    pair = Pair(BlobFile(tmp_path))
+    for seed in range(8):
+        pair.append(row_of(seed, 300_000))
+    before, size = list(pair.model), file_size(pair.store)
+    frozen = pair.store.freeze(np.arange(8))
+    while file_size(pair.store) >= size:
+        size = file_size(pair.store)
+        pair.replace(size % 8, row_of(size, 300_000))
+    assert [bytes(piece) for piece in frozen.read(2, 6)] == before[2:6]
+    frozen.close()
+    pair.check()
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9))))
+def test_joined_ranges(ranges):
+    first, length = np.array([*zip(*ranges, strict=True)] or [[], []], np.int64)
+    joined = list(_joined(first, first + length))
+    pages = {page for begin, more in ranges for page in range(begin, begin + more + 1)}
+    assert [page for begin, end in joined for page in range(begin, end + 1)] == sorted(pages)
+    assert all(begin > end + 1 for (_, end), (begin, _) in pairwise(joined))
+
+
+@pytest.mark.parametrize("name", ["fixed on disk", "big on disk", "blobs in a file"])
+def test_the_disk_hears_of_the_pages_of_the_rows_that_come(name, tmp_path, monkeypatch):
+    make, length = STORES[name]
+    pair, asked = Pair(make(tmp_path)), []
+    for seed in range(60):
+        pair.append(row_of(seed, length or 700 + seed))
+    where = getattr(pair.store, "_where", None) or [(row * length, length) for row in range(60)]
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, *rest: asked.append((file, *rest)), raising=False)
+    rows = [50, 3, 4, 17]
+    pair.store.ahead(np.array(rows))
+    told = {page for _, start, size, _ in asked for page in range(start, start + size, mmap.PAGESIZE)}
+    bytes_ = {byte for row in rows for byte in range(where[row][0], sum(where[row]))}
+    assert told == {byte - byte % mmap.PAGESIZE for byte in bytes_}
+    assert {(file, advice) for file, _, _, advice in asked} == {(pair.store._file.fileno(), os.POSIX_FADV_WILLNEED)}
+    asked.clear()
+    pair.store.ahead(np.array([], np.int64))
+    for store in (FixedRows(4), BlobRows()):
+        store.append(np.zeros(4, np.uint8))
+        store.ahead(np.array([0]))
+    assert asked == []
 
 
 def test_a_block_is_at_most_a_percent_larger_than_its_rows():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -125,42 +124,37 @@ def storage(bench: Bench) -> None:
     bench.rows.append(times.row("storage", "linear", "jpeg(90), disk", "jpeg(90), memory"))
 
 
-def save(learner: CSSL, folder: Path) -> Callable[[], object]:
-    """Take a checkpoint as a stream would; return what waits until it is on disk."""
-    learner.save(folder)
-    return lambda: None
-
-
 def checkpoint(bench: Bench) -> None:
-    """How long a checkpoint holds the stream up."""
+    """How long a checkpoint holds the stream up: written beside it, as the lab does, and before going on."""
     learner = filled_learner(bench, bench.scale.kept, model="resnet8-16")
     learn = learning(learner)
-    stalls, updates, delays = [], [], []
+    around = bench.scale.around
+    names = ("stall of the step that saves", f"that and the {around} steps after", "stall of one that waits for it")
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    updates = []
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
         path = Path(folder) / "learner"
-        save(learner, path)()
+        learner.save(path)
         for _ in bench.track("checkpoints", range(bench.scale.saves)):
-            before = [timed(learn, 1) for _ in range(bench.scale.around)]
+            before = [timed(learn, 1) for _ in range(around)]
             update = float(np.median(before))
             begin = time.perf_counter()
             learn()
-            wait = save(learner, path)
+            saving = learner.save(path, wait=False)
             held = time.perf_counter() - begin
-            after = sum(timed(learn, 1) for _ in range(bench.scale.around))
-            wait()
+            after = sum(timed(learn, 1) for _ in range(around))
+            saving.result()
+            delay = held + after - (1 + around) * float(np.mean(before))
+            waited = timed(lambda: learner.save(path), 1)
             updates.append(update)
-            stalls.append(held - update)
-            delays.append(held + after - (1 + bench.scale.around) * float(np.mean(before)))
+            for name, extra in zip(names, (held - update, delay, waited), strict=True):
+                taken[name].append(extra)
     group, one = f"resnet8-16, {bench.scale.kept:,} stored", np.array(updates)
     bench.rows.append(Row("checkpoint", group, "one update", *spread(1e3 * one)))
-    for name, taken in (
-        ("stall of the step that saves", stalls),
-        (f"that and the {bench.scale.around} steps after", delays),
-    ):
-        extra = np.array(taken)
-        bench.rows.append(
-            Row("checkpoint", group, name, *spread(1e3 * extra), "ms", *spread(extra / one), "one update")
-        )
+    for name in names:
+        extra = np.array(taken[name])
+        ratio = spread(extra / one)
+        bench.rows.append(Row("checkpoint", group, name, *spread(1e3 * extra), "ms", *ratio, "one update"))
 
 
 def memory(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coldstream.benchmarks import parts, report
 from coldstream.benchmarks.buffer import buffer
+from coldstream.benchmarks.disk import disk
 from coldstream.benchmarks.measuring import QUICK, Bench, Scale, threads
 from coldstream.benchmarks.peers import check_peers, peers
 from coldstream.benchmarks.remind import remind
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "sizes": parts.sizes,
     "batch": parts.batch,
     "storage": parts.storage,
+    "disk": disk,
     "checkpoint": parts.checkpoint,
     "memory": parts.memory,
     "peers": peers,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from coldstream import metrics
-from coldstream.checkpoint import MANIFEST, read_manifest
+from coldstream.checkpoint import MANIFEST, Saving, read_manifest
 from coldstream.data import Dataset
 from coldstream.experiments.board import Board
 from coldstream.experiments.environment import describe_environment
@@ -75,6 +75,16 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def _ended(saves: list[Saving]) -> Iterator[None]:
+    """Leave no checkpoint half written: from here on the job's folder may be another process's."""
+    try:
+        yield
+    finally:
+        for saving in saves:
+            saving.settle()
 
 
 @dataclass
@@ -138,8 +148,11 @@ class UnitJob(Job):
         lines = [event for event in self.folder.lines("metrics.jsonl") if event["step"] <= learner.step]
         self.folder.rewrite("metrics.jsonl", lines)
 
-        def save() -> None:
-            learner.save(checkpoint, extra={"prequential": preq.to_dict(), "clock": asdict(clock)})
+        last: list[Saving] = []
+
+        def save(*, wait: bool) -> None:
+            extra = {"prequential": preq.to_dict(), "clock": asdict(clock)}
+            last[:] = [learner.save(checkpoint, extra=extra, wait=wait)]
 
         assert self.test is not None
         stream, data = self._stream, self._stream.dataset
@@ -148,13 +161,14 @@ class UnitJob(Job):
         total = len(stream.order)
         note, due = "", False
         with (
+            _ended(last),
             closing(self.board) if self.board else nullcontext(),
             Evaluation(self.test, self._found, beside=self.beside) as evaluation,
         ):
             while learner.step < total:
                 if watch(learner.step, total, note):
                     evaluation.wait()
-                    save()
+                    save(wait=True)
                     raise Stopped
                 index = int(stream.order[learner.step])
                 image, label = images[index], names[labels[index]]
@@ -173,7 +187,7 @@ class UnitJob(Job):
                     evaluation.wait()
                 due = due or step % self.checkpoint_every == 0 or step == total
                 if not evaluation.under_way() and due:
-                    save()
+                    save(wait=step == total)
                     due = False
         watch(total, total, note)
         self._finish(learner, preq, clock)

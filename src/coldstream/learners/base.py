@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream.checkpoint import Segment
+from coldstream.checkpoint import Saving, Segment
 from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label
 from coldstream.learners import keeping
@@ -75,6 +75,7 @@ class Learner(ABC):
         self._next_id = 0
         self._last: tuple[Id, int] | None = None
         self._segments: dict[str, list[Segment]] = {}
+        self._saving: Saving | None = None
         self._forget_network()
 
     # What a method is made of.
@@ -101,7 +102,7 @@ class Learner(ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what a checkpoint holds of this method: JSON-ready values and arrays."""
+        """Return what a checkpoint holds of this method: JSON-ready values, and arrays that no later step changes."""
 
     @abstractmethod
     def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -382,13 +383,22 @@ class Learner(ABC):
 
     # Keeping.
 
-    def save(self, path: str | Path, *, extra: dict[str, Any] | None = None) -> None:
+    def save(self, path: str | Path, *, extra: dict[str, Any] | None = None, wait: bool = True) -> Saving:
         """Write a checkpoint into the folder `path`; a crash meanwhile leaves the one that was there.
 
-        `extra` is a JSON-ready dict of the caller's own, kept with it (`coldstream.checkpoint.read_manifest`).
+        Parameters
+        ----------
+        path
+            A folder: a new one, or one with a checkpoint, which is replaced.
+        extra
+            A JSON-ready dict of the caller's own, kept with it (`coldstream.checkpoint.read_manifest`).
+        wait
+            Whether to return only when all is on disk. With False it is written in the background, as the learner
+            is now, while that one learns on; the `result` of what is returned waits, and raises what went wrong.
+            So does the next `save`.
         """
         with self._lock:
-            keeping.save(self, Path(path), extra or {})
+            return keeping.save(self, Path(path), extra or {}, wait)
 
     @classmethod
     def load(cls, path: str | Path, *, model: Any = None, **changes: Any) -> Self:

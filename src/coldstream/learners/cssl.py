@@ -205,8 +205,7 @@ class CSSL(ReplayLearner):
         super()._forget_network()
 
     def _check(self, example: Example) -> None:
-        if self.buffer.codec.row_bytes is None:
-            self.buffer.compress(example.item)
+        self.buffer.check(example.item)
         super()._check(example)
 
     def _build(self, shape: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coldstream import checkpoint
+from coldstream.checkpoint import Saving
 
 if TYPE_CHECKING:
     from coldstream.learners.base import Learner
@@ -25,18 +26,50 @@ _CHANGING = (
 )
 
 
-def save(learner: Learner, folder: Path, extra: dict[str, Any]) -> None:
-    """Write a checkpoint; rows that this learner wrote to the folder before are not written again."""
-    plain, arrays = everything(learner)
-    place = str(folder.resolve())
-    known = learner._segments.get(place, [])
-    learner._segments[place] = checkpoint.write(folder, {**plain, "extra": extra}, arrays, learner._buffer(), known)
+def save(learner: Learner, folder: Path, extra: dict[str, Any], wait: bool) -> Saving:
+    """Write a checkpoint; rows that this learner wrote to the folder before are not written again.
+
+    What is written is the state at the call, also where the writing itself is left to another thread. Writing to a
+    place waits for what is being written there, and a learner has one checkpoint under way at most.
+    """
+    if learner._saving is not None:
+        learner._saving.settle()
+    folder, place, segments = folder.absolute(), str(folder.resolve()), learner._segments
+    lock = checkpoint.PLACES[place]
+    lock.acquire()
+    try:
+        plain, arrays = everything(learner)
+        plain = json.loads(json.dumps({**plain, "extra": extra}))
+        plan = checkpoint.plan(folder, plain, arrays, learner._buffer(), segments.get(place, []))
+    except BaseException:
+        lock.release()
+        raise
+
+    def work() -> None:
+        try:
+            segments[place] = plan.write(folder)
+        finally:
+            plan.close()
+            lock.release()
+
+    learner._saving = saving = Saving()
+    if wait:
+        saving.run(work)
+        saving.result()
+    else:
+        saving.start(work)
+    return saving
 
 
 def load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) -> Kind:
     """Return the learner that a checkpoint holds; whatever is wrong with the files is a CheckpointError."""
     if wrong := changes.keys() - MAY_CHANGE:
         raise ValueError(f"{min(wrong)!r} cannot be changed on loading; {', '.join(sorted(MAY_CHANGE))} can")
+    with checkpoint.PLACES[str(folder.resolve())]:
+        return _load(kind, folder, model, changes)
+
+
+def _load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) -> Kind:
     plain, arrays, segments = checkpoint.read(folder)
     if plain.get("kind") != kind.__name__:
         raise checkpoint.CheckpointError(
@@ -44,7 +77,7 @@ def load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) ->
         )
     try:
         if different := checkpoint.differences(plain["environment"]):
-            warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=3)
+            warnings.warn(f"results may differ in the last bits: {'; '.join(different)}", stacklevel=4)
         settings = {**plain["settings"], **changes}
         if "model" in settings and settings["model"] is None and model is None:
             raise ValueError(f"checkpoint {str(folder)!r} has a model of your own: load(path, model=factory)")
@@ -74,7 +107,9 @@ def fingerprint(learner: Learner) -> str:
     buffer = learner._buffer()
     if buffer is not None:
         for start in range(0, len(buffer), 1024):
-            for row in buffer.rows.get(range(start, min(len(buffer), start + 1024))):
+            rows = np.arange(start, min(len(buffer), start + 1024))
+            buffer.rows.ahead(rows)
+            for row in buffer.rows.get(rows):
                 digest.update(row)
     return digest.hexdigest()
 

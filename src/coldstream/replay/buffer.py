@@ -138,13 +138,20 @@ class ReplayBuffer:
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `count` distinct rows for replay; all of them while there are fewer."""
-        return self._sample(self.index, count, rng)
+        rows = self._sample(self.index, count, rng)
+        self.rows.ahead(rows)
+        return rows
 
     def compress(self, item: NDArray[np.generic]) -> Bytes:
         """Return what would be kept of an item; a ValueError if it alone is over the capacity."""
         packed = self.codec.encode(item)
         self._check_fits(len(packed))
         return packed
+
+    def check(self, item: NDArray[np.generic]) -> None:
+        """Refuse an item that alone is over the capacity; it is compressed only where that is not sure beforehand."""
+        if self.capacity.bytes is not None and self.codec.most_bytes > self.capacity.bytes:
+            self.compress(item)
 
     def store(self, packed: Bytes, label: int, id: int, *, held_out: bool = False) -> None:
         """Keep a compressed example; one with the same id is overwritten, never kept twice."""

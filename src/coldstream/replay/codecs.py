@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -83,6 +84,18 @@ class Codec:
         return values * self.dtype.itemsize if self.dtype != np.uint8 else packed_bytes(values, self.bits)
 
     @property
+    def most_bytes(self) -> int:
+        """What no encoded item is larger than.
+
+        A JPEG has at most 27 bits a coefficient, half of its bytes may be stuffing, blocks are filled up to 16x16,
+        and its tables take less than 4 KB.
+        """
+        if self.row_bytes is not None:
+            return self.row_bytes
+        height, width, channels = self._small_shape
+        return 4096 + 7 * channels * 256 * -(-height // 16) * -(-width // 16)
+
+    @property
     def _small_shape(self) -> tuple[int, ...]:
         return (*self.small, self.shape[2]) if self.small else self.shape
 
@@ -110,9 +123,37 @@ class Codec:
             items = unpack_high(rows, math.prod(shape), self.bits).reshape(count, *shape)
         else:
             items = np.empty((count, *shape), np.uint8)
-            for i, encoded in enumerate(rows):
-                items[i] = np.asarray(Image.open(io.BytesIO(encoded), formats=["JPEG"])).reshape(shape)
+            decode = _jpeg_decoder()
+            for item, encoded in zip(items, rows, strict=True):
+                if (found := decode(encoded, item)) != shape:
+                    raise ValueError(f"a stored JPEG image is of shape {found}, not {shape}")
         return _resize(items, (self.shape[0], self.shape[1])) if self.small else items
+
+
+@cache
+def _jpeg_decoder() -> Callable[[bytes, Bytes], tuple[int, ...]]:
+    """Return what decodes into an array and returns the image's shape; a larger image is not decoded.
+
+    simplejpeg is Pillow's library without Pillow's costs an image, and gives the same bits.
+    """
+    try:
+        from simplejpeg import decode_jpeg
+    except ImportError:
+        return _decode_with_pillow
+
+    def decode(encoded: bytes, out: Bytes) -> tuple[int, ...]:
+        shape: tuple[int, ...] = decode_jpeg(encoded, "GRAY" if out.shape[2] == 1 else "RGB", buffer=out).shape
+        return shape
+
+    return decode
+
+
+def _decode_with_pillow(encoded: bytes, out: Bytes) -> tuple[int, ...]:
+    with Image.open(io.BytesIO(encoded), formats=["JPEG"]) as picture:
+        shape = (picture.height, picture.width, len(picture.getbands()))
+        if shape == out.shape:
+            out[:] = np.asarray(picture).reshape(shape)
+    return shape
 
 
 def check_chain(text: str) -> list[Call]:
