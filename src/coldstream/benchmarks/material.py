@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from coldstream.benchmarks.measuring import Action, Bench
 from coldstream.data import load_dataset
 from coldstream.learners import CSSL
-from coldstream.learners.engine import MEMORY_FORMATS
 from coldstream.learners.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.replay import ReplayBuffer
@@ -122,10 +121,11 @@ class BareStep:
     ) -> None:
         self.classifier = Classifier(model, (3, SIDE, SIDE), 0, CLASSES).train()
         self.inputs, self.targets = ready_batch(replay + 1)
-        self.inputs = self.inputs.contiguous(memory_format=MEMORY_FORMATS[layout])
+        form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        self.inputs = self.inputs.contiguous(memory_format=form)
         for parameter in self.classifier.parameters():
             if parameter.ndim == 4:
-                parameter.data = parameter.data.contiguous(memory_format=MEMORY_FORMATS[layout])
+                parameter.data = parameter.data.contiguous(memory_format=form)
         self._body: Callable[[Tensor], Tensor] = self.classifier.body
         if compiled:
             self._body = torch.compile(self.classifier.body, dynamic=False)

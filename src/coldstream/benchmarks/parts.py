@@ -23,7 +23,6 @@ from coldstream.benchmarks.material import (
     variants,
 )
 from coldstream.benchmarks.measuring import Bench, Row, spread, timed
-from coldstream.learners import CSSL
 
 SMALL = ("linear", "resnet8-16")
 LADDER = (
@@ -147,8 +146,8 @@ def checkpoint(bench: Bench) -> None:
             delay = held + after - (1 + around) * float(np.mean(before))
             waited = timed(lambda: learner.save(path), 1)
             updates.append(update)
-            for name, extra in zip(names, (held - update, delay, waited), strict=True):
-                taken[name].append(extra)
+            for name, seconds in zip(names, (held - update, delay, waited), strict=True):
+                taken[name].append(seconds)
     group, one = f"resnet8-16, {bench.scale.kept:,} stored", np.array(updates)
     bench.rows.append(Row("checkpoint", group, "one update", *spread(1e3 * one)))
     for name in names:
