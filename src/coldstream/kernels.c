@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 typedef uint8_t u8;
 typedef int64_t i64;
@@ -42,30 +45,89 @@ void unpack(const u8 *packed, i64 rows, i64 row_bytes, i64 values, int bits, u8 
     }
 }
 
-/* Enlarge images, bilinear: each output byte of a line, then each output line, is a share of two.
+/* Shares of two neighbours: (a * near + b * far + half) >> bits for each pair of bytes. */
+static inline u8 share(u8 a, u8 b, int32_t near, int32_t far, int bits)
+{
+    return (u8)((a * near + b * far + (1 << (bits - 1))) >> bits);
+}
+
+#ifdef __AVX2__
+/* The same for four pairs of bytes, side by side as 16-bit numbers, with their weights side by side. */
+static inline __m128i shares(__m128i pairs, __m128i weights, int bits)
+{
+    return _mm_srai_epi32(_mm_add_epi32(_mm_madd_epi16(pairs, weights), _mm_set1_epi32(1 << (bits - 1))), bits);
+}
+
+static inline __m128i weights_of(int32_t near, int32_t far)
+{
+    return _mm_set1_epi32((int32_t)((uint32_t)far << 16 | (uint32_t)near));
+}
+#endif
+
+/* A line of bytes from another, each from the two that `first` and `second` say, with the weights of its own. */
+static void across_line(const u8 *restrict from, u8 *restrict to, i64 length, const int32_t *restrict first, int bits)
+{
+    const int32_t *second = first + length, *near = second + length, *far = near + length;
+    for (i64 x = 0; x < length; x++) to[x] = share(from[first[x]], from[second[x]], near[x], far[x], bits);
+}
+
+/* The same for pixels of three bytes. It reads and writes one byte more. */
+static void across_pixels(const u8 *restrict from, u8 *restrict to, i64 length, const int32_t *restrict first, int bits)
+{
+#ifdef __AVX2__
+    const int32_t *second = first + length, *near = second + length, *far = near + length;
+    const __m128i bytes = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    for (i64 x = 0; x < length; x += 3) { /* a fourth value is computed and overwritten by the next pixel */
+        int32_t left, right;
+        memcpy(&left, from + first[x], 4);
+        memcpy(&right, from + second[x], 4);
+        __m128i pairs = _mm_cvtepu8_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(left), _mm_cvtsi32_si128(right)));
+        __m128i found = _mm_shuffle_epi8(shares(pairs, weights_of(near[x], far[x]), bits), bytes);
+        int32_t four = _mm_cvtsi128_si32(found);
+        memcpy(to + x, &four, 4);
+    }
+#else
+    across_line(from, to, length, first, bits);
+#endif
+}
+
+/* A line of bytes from the two above and below it. */
+static void between(const u8 *restrict above, const u8 *restrict below, u8 *restrict to, i64 length, int32_t near,
+                    int32_t far, int bits)
+{
+    i64 x = 0;
+#ifdef __AVX2__
+    const __m128i weights = weights_of(near, far);
+    for (; x + 8 <= length; x += 8) {
+        __m128i pairs = _mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(above + x)),
+                                          _mm_loadl_epi64((const __m128i *)(below + x)));
+        __m128i low = shares(_mm_cvtepu8_epi16(pairs), weights, bits);
+        __m128i high = shares(_mm_cvtepu8_epi16(_mm_srli_si128(pairs, 8)), weights, bits);
+        __m128i words = _mm_packs_epi32(low, high);
+        _mm_storel_epi64((__m128i *)(to + x), _mm_packus_epi16(words, words));
+    }
+#endif
+    for (; x < length; x++) to[x] = share(above[x], below[x], near, far, bits);
+}
+
+/* Enlarge images, bilinear: each output byte of a line, then each output line, is made of two.
  *
- * `first`, `second` and the weights of 2**-bits are given for every byte of a line (`across`) and for every line
- * (`down`). Lines are rounded to bytes in between, as torch and Pillow do. `scratch` holds height lines of output. */
-void enlarge(const u8 *images, u8 *out, i64 count, i64 height, i64 line, i64 out_height, i64 out_line,
+ * `across` has for every byte of a line which two, and their weights of 2**-bits; `down` the same for every line.
+ * Lines are rounded to bytes in between, as torch and Pillow do. `scratch` holds height lines of output and a byte. */
+void enlarge(const u8 *images, u8 *out, i64 count, i64 height, i64 line, i64 out_height, i64 out_line, int channels,
              const int32_t *across, int across_bits, const int32_t *down, int down_bits, u8 *scratch)
 {
-    const int32_t *first = across, *second = first + out_line, *near = second + out_line, *far = near + out_line;
-    const int32_t across_half = 1 << (across_bits - 1), down_half = 1 << (down_bits - 1);
     for (i64 i = 0; i < count; i++, images += height * line, out += out_height * out_line) {
-        for (i64 x = 0; x < out_line; x++) { /* column by column: what is looked up serves a whole one */
-            const u8 *left = images + first[x], *right = images + second[x];
-            const int32_t nearer = near[x], farther = far[x];
-            for (i64 y = 0; y < height; y++)
-                scratch[y * out_line + x] =
-                    (left[y * line] * nearer + right[y * line] * farther + across_half) >> across_bits;
+        for (i64 y = 0; y < height; y++) {
+            const int last = i == count - 1 && y == height - 1; /* nothing may be read after it */
+            if (channels == 3 && !last)
+                across_pixels(images + y * line, scratch + y * out_line, out_line, across, across_bits);
+            else
+                across_line(images + y * line, scratch + y * out_line, out_line, across, across_bits);
         }
-        for (i64 y = 0; y < out_height; y++) {
-            const u8 *above = scratch + down[y] * out_line, *below = scratch + down[out_height + y] * out_line;
-            const int32_t upper = down[2 * out_height + y], lower = down[3 * out_height + y];
-            u8 *to = out + y * out_line;
-            for (i64 x = 0; x < out_line; x++)
-                to[x] = (above[x] * upper + below[x] * lower + down_half) >> down_bits;
-        }
+        for (i64 y = 0; y < out_height; y++)
+            between(scratch + down[y] * out_line, scratch + down[out_height + y] * out_line, out + y * out_line,
+                    out_line, down[2 * out_height + y], down[3 * out_height + y], down_bits);
     }
 }
 
@@ -292,6 +354,16 @@ static inline __attribute__((always_inline)) void numbers(const u8 *image, const
         }
 }
 
+/* Pixels of three numbers as three planes. */
+static void apart(const float *restrict from, float *restrict to, i64 pixels)
+{
+    for (i64 at = 0; at < pixels; at++) {
+        to[at] = from[3 * at];
+        to[pixels + at] = from[3 * at + 1];
+        to[2 * pixels + at] = from[3 * at + 2];
+    }
+}
+
 /* Turn bytes into the network's numbers, byte * scale + shift of its channel with one rounding, and mix each image
  * with its partner's.
  *
@@ -310,7 +382,7 @@ void normalise(const u8 *images, float *out, i64 count, i64 height, i64 width, i
     for (i64 i = 0; i < count; i++, out += size) {
         const u8 *image = images + i * size, *mate = partner ? images + partner[i] * size : image;
         const float own = partner ? weight[i] : 1.0f;
-        float *to = planes && channels > 1 ? scratch : out;
+        float *to = planes && channels == 3 ? scratch : out;
         if (own == 1.0f)
             numbers(image, mate, to, whole, PERIOD, scales, shifts, 1.0f);
         else
@@ -324,8 +396,6 @@ void normalise(const u8 *images, float *out, i64 count, i64 height, i64 width, i
                 for (i64 at = begin; at < end; at++)
                     to[at] = fmaf(mate[at], scales[at % channels], shifts[at % channels]);
             }
-        if (to != out)
-            for (int channel = 0; channel < channels; channel++)
-                for (i64 at = 0; at < pixels; at++) out[channel * pixels + at] = to[at * channels + channel];
+        if (to != out) apart(to, out, pixels);
     }
 }

@@ -52,7 +52,7 @@ def _plain(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         if not argument.flags.c_contiguous:
             raise ValueError("kernels take contiguous arrays")
-        return argument.ctypes.data
+        return argument.__array_interface__["data"][0]  # half the time of argument.ctypes.data
     return argument
 
 
@@ -88,7 +88,7 @@ def _build() -> tuple[dict[str, Kernel], str]:
 _TYPES = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "i": ctypes.c_int}
 _SIGNATURES = {
     "unpack": "plllip",
-    "enlarge": "pplllllpipip",
+    "enlarge": "pplllllipipip",
     "augment": "pplllipppippppp",
     "normalise": "pplllippipppp",
 }

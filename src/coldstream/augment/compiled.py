@@ -26,6 +26,7 @@ Numbers = NDArray[np.float32]
 
 _KINDS = ("Identity", "Warp", "Table", "Contrast", "AutoContrast", "Equalize", "Color", "Sharpness")
 _WARPS = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+_NONE = np.empty(0, np.complex128), np.empty(0, np.intp)
 _FIXED = ("Brightness", "Posterize", "Solarize", "Invert")
 
 
@@ -61,7 +62,7 @@ def augment(images: Bytes, stages: tuple[Stage, ...], seed: int, step: int, part
             all_ops, all_magnitudes = stage.draw(of, height, width, seed, step)
             ops, magnitudes = all_ops[:, mine], all_magnitudes[:, mine]
     # Few operations are different ones: they are looked up, not computed for each image.
-    pairs, which = np.unique(ops.ravel() + 1j * magnitudes.ravel(), return_inverse=True)
+    pairs, which = np.unique(ops.ravel() + 1j * magnitudes.ravel(), return_inverse=True) if len(ops) else _NONE
     used = [_operation(int(pair.real), pair.imag, height, width, channels) for pair in pairs.tolist()]
     out = np.empty_like(images, order="C")
     native.call(

@@ -19,8 +19,8 @@ def enlarge(images: Bytes, size: tuple[int, int]) -> Bytes:
     out = np.empty((count, *size, channels), np.uint8)
     native.call(
         "enlarge",
-        *(np.ascontiguousarray(images), out, count, height, width * channels, size[0], size[1] * channels),
-        *(across, across_bits, down, down_bits, np.empty((height, size[1] * channels), np.uint8)),
+        *(np.ascontiguousarray(images), out, count, height, width * channels, size[0], size[1] * channels, channels),
+        *(across, across_bits, down, down_bits, np.empty(height * size[1] * channels + 1, np.uint8)),
     )
     return out
 
