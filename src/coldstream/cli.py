@@ -241,7 +241,7 @@ def bench(
 ) -> None:
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
-    PART is step, networks, parts, sizes, batch, storage, checkpoint, memory, peers, buffer, slda or remind.
+    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, peers, buffer, slda or remind.
     Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
     """
     from coldstream.benchmarks import run_bench

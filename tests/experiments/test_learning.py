@@ -34,4 +34,4 @@ def test_a_small_cold_start_beats_chance_by_far():
     truth = [mine.names[label] for label in mine.labels]
     assert np.mean([guess == name for guess, name in zip(guesses, truth, strict=True)]) > 0.9
     first = [g == t for g, t in zip(guesses, truth, strict=True) if t == mine.names[stream.events[1].classes[0]]]
-    assert np.mean(first) > 0.9
+    assert np.mean(first) > 0.8
