@@ -148,6 +148,7 @@ def test_work_for_another_step_is_not_used():
 def test_where_to_work_ahead(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.delenv("COLDSTREAM_CORES", raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert not prefetches("auto", cpu, "memory")
     assert prefetches("auto", cpu, "disk")
@@ -156,6 +157,8 @@ def test_where_to_work_ahead(monkeypatch):
     assert not prefetches(False, gpu, "disk")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert prefetches("auto", cpu, "memory")
+    monkeypatch.setenv("COLDSTREAM_CORES", "1")  # the other one belongs to another job
+    assert not prefetches("auto", cpu, "memory")
 
 
 @pytest.mark.parametrize("prefetch", ["yes", 1, None])

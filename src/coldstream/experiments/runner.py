@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from coldstream import native
 from coldstream.experiments.experiment import Experiment
 from coldstream.experiments.jobs import Job, Stopped
 
@@ -86,8 +87,9 @@ def _run_in_processes(
     arguments = (experiment.folder.path, threads, todo, messages, stop)
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     # A child reads the thread count when it loads torch, and waiting threads must not spin on cores of others.
-    kept = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS",)}
+    kept = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "COLDSTREAM_CORES")}
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["COLDSTREAM_CORES"] = str(max(1, (os.cpu_count() or 1) // workers))
     try:
         for process in processes:
             process.start()
@@ -129,6 +131,7 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
     """Do jobs until there is none, in a process of its own."""
     import torch
 
+    native.keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     torch.set_num_threads(threads)
     parent = multiprocessing.parent_process()

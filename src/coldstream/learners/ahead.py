@@ -54,5 +54,11 @@ def prefetches(setting: str | bool, device: torch.device, storage: str) -> bool:
     """Return whether to work ahead: where that does not take time from the update itself (docs/performance.md)."""
     if isinstance(setting, bool):
         return setting
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return device.type != "cpu" or storage != "memory" or torch.get_num_threads() < cores
+    return device.type != "cpu" or storage != "memory" or torch.get_num_threads() < _cores()
+
+
+def _cores() -> int:
+    """Return how many cores are this process's: a job among others has a share of them (`coldstream.experiments`)."""
+    if "COLDSTREAM_CORES" in os.environ:
+        return int(os.environ["COLDSTREAM_CORES"])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
