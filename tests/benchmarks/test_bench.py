@@ -137,7 +137,7 @@ def test_forms_of_the_floor(tmp_path):
 
 
 CHEAP = {
-    "step": 2 + 2 + 3 + 2 + 3 + 3,
+    "step": 2 + 2 + 3 + 1 + 2 + 3 + 3 + 1,
     "sizes": 2,
     "batch": 2 * 2 * 2,
     "storage": 5,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from coldstream import native
 from coldstream.benchmarks.measuring import Action, Bench
 from coldstream.data import load_dataset
 from coldstream.learners import CSSL
@@ -74,6 +75,20 @@ def learning(learner: CSSL) -> Action:
     images, labels = pictures()
     stream = itertools.cycle(zip(images, labels.tolist(), strict=True))
     return lambda: learner.learn_one(*next(stream))
+
+
+def without_kernels(action: Action) -> Action:
+    """Return a step on the torch path, as where there is no C compiler."""
+
+    def step() -> None:
+        kept = native.available
+        native.available = lambda: False
+        try:
+            action()
+        finally:
+            native.available = kept
+
+    return step
 
 
 def variants(*, compiled: bool) -> dict[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from coldstream.benchmarks.material import (
     has_convolutions,
     learning,
     variants,
+    without_kernels,
 )
 from coldstream.benchmarks.measuring import Bench, Row, spread, timed
 
@@ -55,13 +56,15 @@ def _beside_floor(bench: Bench, part: str, model: str) -> None:
     ours = variants(compiled=has_convolutions(model) and bench.scale.compiled)
     for name, settings in ours.items():
         ways[name] = learning(filled_learner(bench, bench.scale.stored, model=model, **settings))
+    slow = "without kernels"
+    ways[slow] = without_kernels(learning(filled_learner(bench, bench.scale.stored, model=model, prefetch=False)))
     times = bench.measure(model, ways)
     floor = times.fastest(forms)
     times.taken["floor"] = times.taken[floor]
     bench.rows.append(times.row(part, model, "plain loop", note="contiguous, eager, torch.optim.SGD as it comes"))
     bench.rows.append(times.row(part, model, "floor", "plain loop", note=floor.removeprefix("floor, ")))
     bench.rows += [times.row(part, model, form, "floor") for form in forms]
-    bench.rows += [times.row(part, model, name, "floor") for name in ours]
+    bench.rows += [times.row(part, model, name, "floor") for name in (*ours, slow)]
 
 
 def ladder(bench: Bench) -> None:
