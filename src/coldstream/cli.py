@@ -91,7 +91,6 @@ def run(
     from coldstream.experiments import Experiment, Stopped, make_config, run_jobs, write_report
     from coldstream.experiments.config import DIGITS, learner_changes
     from coldstream.experiments.names import settings_of
-    from coldstream.native import keep_memory
 
     if resume is not None:
         if config is not None or seed or out is not None or set or learner:
@@ -110,7 +109,6 @@ def run(
         _say(f"going on in {experiment.folder.path}: {finished} of {len(experiment.jobs)} jobs are finished")
         for line in begun:
             _say(f"  {line}")
-    keep_memory()
     try:
         with _Bars(len(waiting)) as bars:
             run_jobs(experiment, jobs, bars)

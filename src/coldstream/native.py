@@ -56,19 +56,6 @@ def _plain(argument: Any) -> Any:
     return argument
 
 
-def keep_memory() -> None:
-    """Let memory that is freed stay with this process, where the C library can be told so (glibc).
-
-    Otherwise it goes back to the system at every step and is fetched again, page by page, at the next one, which
-    takes a tenth of the step of a small network. For a whole process, so for its owner to decide: the lab does.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        trim_threshold, mmap_threshold = -1, -3
-        mallopt(mmap_threshold, 32 << 20)  # the most that it takes
-        mallopt(trim_threshold, 1 << 30)
-
-
 @lru_cache(maxsize=1)
 def _build() -> tuple[dict[str, Kernel], str]:
     if os.environ.get("COLDSTREAM_NATIVE", "").lower() in ("0", "off", "no"):

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from coldstream import native
 from coldstream.experiments.experiment import Experiment
 from coldstream.experiments.jobs import Job, Stopped
 
@@ -131,7 +130,6 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
     """Do jobs until there is none, in a process of its own."""
     import torch
 
-    native.keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     torch.set_num_threads(threads)
     parent = multiprocessing.parent_process()
