@@ -100,7 +100,7 @@ class Engine:
         self._format = MEMORY_FORMATS[memory_format] or fastest
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._compiled_rows = 0
-        self._numbers: NDArray[np.float32] = np.empty(0, np.float32)
+        self._numbers = torch.empty(0)
         self._lines: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
         for parameter in classifier.parameters():
             if parameter.ndim == 4:
@@ -161,10 +161,10 @@ class Engine:
         scale, shift = self._line(channels)
         shape = (count, height, width, channels) if last else (count, channels, height, width)
         if self._numbers.shape != shape:
-            self._numbers = np.empty(shape, np.float32)
-        compiled.normalise(items, scale, shift, mixture, self._numbers, channels_last=last)
-        numbers = torch.from_numpy(self._numbers)
-        images = self._laid_out(numbers.permute(0, 3, 1, 2) if last else numbers)
+            # Torch's own memory, which is aligned: sums may be taken in another order where it is not.
+            self._numbers = torch.empty(shape, dtype=torch.float32)
+        compiled.normalise(items, scale, shift, mixture, self._numbers.numpy(), channels_last=last)
+        images = self._laid_out(self._numbers.permute(0, 3, 1, 2) if last else self._numbers)
         return images, soft if mixture is None else mix_targets(soft, mixture)
 
     def compile_for(self, rows: int) -> None:
