@@ -126,7 +126,9 @@ def test_kills_change_nothing(often, tmp_path):
     straight = finish(tmp_path / "straight" / "run", ONE)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(7)
-    plans = [("step", rng.randrange(1, 560)) for _ in range(often // 2 + 1)] + [("writing", None)] * (often // 3)
+    plans = [("step", rng.randrange(1, 560)) for _ in range(often // 2 + 1)] + [("writing", None)] * (
+        often - often // 2 - 1
+    )
     rng.shuffle(plans)
     plans.insert(0, ("step", 10))  # one before there is any checkpoint
     kills = after_checkpoint = while_writing = 0
@@ -148,7 +150,7 @@ def test_kills_change_nothing(often, tmp_path):
         if step(progress) >= 0:
             # The last checkpoint may still be being written; the next one waits for it.
             assert step(progress) - (saved or 0) <= 2 * EVERY, "more than two intervals would be done again"
-    assert kills >= often - 1
+    assert kills >= often
     assert after_checkpoint >= often // 2
     assert while_writing >= 1
     assert finish(folder, ONE) == straight

@@ -22,16 +22,21 @@ def test_cold_start_reaches_offline_on_digits(tmp_path):
 
 
 def test_a_small_cold_start_beats_chance_by_far():
-    """Four classes, one after another: old classes are still known at the end."""
+    """Four classes, one after another: old classes are still known at the end. The mean of three seeds."""
     train, test = digits()
-    stream = make_stream(train, "class-incremental", 0, 2)
-    steps = stream.events[1].step
-    learner = CSSL(replay=30, augment="crop")
-    for index in stream.order[:steps]:
-        learner.learn_one(train.images[index], train.names[train.labels[index]])
-    mine = test.take(np.flatnonzero(np.isin(test.labels, stream.events[1].classes)))
-    guesses = learner.predict_many(mine.images)
-    truth = [mine.names[label] for label in mine.labels]
-    assert np.mean([guess == name for guess, name in zip(guesses, truth, strict=True)]) > 0.9
-    first = [g == t for g, t in zip(guesses, truth, strict=True) if t == mine.names[stream.events[1].classes[0]]]
-    assert np.mean(first) > 0.8
+    right, right_of_first = [], []
+    for seed in range(3):
+        stream = make_stream(train, "class-incremental", seed, 2)
+        learner = CSSL(replay=30, augment="crop", seed=seed)
+        for index in stream.order[: stream.events[1].step]:
+            learner.learn_one(train.images[index], train.names[train.labels[index]])
+        classes = stream.events[1].classes
+        mine = test.take(np.flatnonzero(np.isin(test.labels, classes)))
+        truth = [mine.names[label] for label in mine.labels]
+        hits = [guess == name for guess, name in zip(learner.predict_many(mine.images), truth, strict=True)]
+        right.append(np.mean(hits))
+        right_of_first.append(
+            np.mean([hit for hit, name in zip(hits, truth, strict=True) if name == mine.names[classes[0]]])
+        )
+    assert np.mean(right) > 0.9
+    assert np.mean(right_of_first) > 0.9

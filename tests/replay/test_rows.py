@@ -62,6 +62,15 @@ operations = st.lists(
 )
 
 
+def change(pair, what, number, row):
+    if what == "a" or not pair.model:
+        pair.append(row)
+    elif what == "r":
+        pair.replace(number % len(pair.model), row)
+    else:
+        pair.remove(number % len(pair.model))
+
+
 @pytest.mark.parametrize("name", STORES)
 @settings(max_examples=40, deadline=None)
 @given(steps=operations)
@@ -69,13 +78,7 @@ def test_any_sequence_of_changes(name, steps, tmp_path_factory):
     make, length = STORES[name]
     pair = Pair(make(tmp_path_factory.getbasetemp()))
     for what, number, own in steps:
-        row = row_of(number, length or own)
-        if what == "a" or not pair.model:
-            pair.append(row)
-        elif what == "r":
-            pair.replace(number % len(pair.model), row)
-        else:
-            pair.remove(number % len(pair.model))
+        change(pair, what, number, row_of(number, length or own))
     pair.check()
 
 
@@ -139,13 +142,7 @@ def test_frozen_rows_stay_as_they_were(name, count, chosen, steps, pace, tmp_pat
         for i, (what, number, own) in enumerate(steps):
             if i % pace == 0:
                 got.append(bytes(next(pieces, b"")))
-            row = row_of(number, length or own)
-            if what == "a" or not pair.model:
-                pair.append(row)
-            elif what == "r":
-                pair.replace(number % len(pair.model), row)
-            else:
-                pair.remove(number % len(pair.model))
+            change(pair, what, number, row_of(number, length or own))
         got += [bytes(piece) for piece in pieces]
         frozen.close()
     assert b"".join(got) == b"".join(model[row] for row in wanted)
