@@ -45,7 +45,8 @@ def by_hand(channels, width, blocks, classes):
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "blocks"), [("resnet14-16", 16, (2, 2, 2)), ("resnet18-20", 20, (2, 2, 2, 2))]
+    ("name", "width", "blocks"),
+    [("resnet10-16", 16, (1, 1, 2)), ("resnet14-16", 16, (2, 2, 2)), ("resnet18-20", 20, (2, 2, 2, 2))],
 )
 def test_slim_networks_by_hand(name, width, blocks):
     assert count(Classifier(name, (3, 32, 32), 0, 20)) == by_hand(3, width, blocks, 20)

@@ -12,6 +12,7 @@ from coldstream.models.split import UNSPLIT
 
 # For images of 64 pixels: the shape of a map, and which layers are plastic.
 EXPECTED = {
+    "resnet10-16": ((64, 16, 16), {"stages.2.1"}),
     "resnet14-16": ((64, 16, 16), {"stages.2.1"}),
     "resnet18-20": ((160, 8, 8), {"stages.3.1"}),
     "resnet18-cifar": ((512, 8, 8), {"stages.3.1"}),
@@ -102,8 +103,11 @@ def test_torchvisions_other_resnets():
     assert count(parts.plastic) == count(network.layer4[1:]) + count(network.fc)
 
 
+SPLIT = ["resnet10-16", "resnet14-16", "resnet18-20", "resnet18-cifar", "resnet18", "mobilenet_v2"]
+
+
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", ["resnet14-16", "resnet18-20", "resnet18-cifar", "resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", SPLIT)
 def test_extra_layers_make_the_trainable_parameters_as_many_as_the_networks(name, channels):
     body = Classifier(name, (channels, 32, 32), 0, 0).body
     parts = split(body, (channels, 32, 32))

@@ -65,6 +65,7 @@ MODELS: dict[str, Callable[[Shape], nn.Module]] = {
     "linear": lambda shape: nn.Flatten(),
     "mlp": _mlp,
     "resnet8-16": _small(16, 1, 1, 1),
+    "resnet10-16": _small(16, 1, 1, 2),  # the smallest of which a part can be frozen and a part learn
     "resnet14-16": _small(16, 2, 2, 2),
     "resnet18-20": _small(20, 2, 2, 2, 2),
     "resnet18-cifar": _small(64, 2, 2, 2, 2),
