@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -31,6 +31,8 @@ from coldstream.learners import LEARNERS, REMIND, Learner, OfflineRecipe
 from coldstream.phrases import unknown
 
 Settings = dict[str, Any]
+PRETRAINED = "pretrained"
+"""The `init` of learners that begin from the weights of the section `pretrain`."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -99,6 +101,16 @@ class BaseConfig(RecipeConfig):
     augment: str = "crop|flip"
 
 
+class PretrainConfig(RecipeConfig):
+    """On what the network of learners with `init: pretrained` is trained before the stream, and how."""
+
+    data: DataConfig = Field(description="root and download are those of the stream's data where not given")
+    overlap: bool = Field(False, description="whether its classes may come in the stream too")
+    batch: int = Field(128, ge=1)
+    epochs: int = Field(50, ge=1)
+    augment: str = "crop|flip"
+
+
 class Config(_Part):
     """An experiment: data, stream, learners, seeds, offline reference."""
 
@@ -110,6 +122,7 @@ class Config(_Part):
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
     offline: OfflineConfig = OfflineConfig()
     base: BaseConfig = BaseConfig()
+    pretrain: PretrainConfig | None = None
     prequential: bool = Field(True, description="predict each example before learning it")
     evaluate: Literal["between", "beside"] = Field(
         "between", description="test between two steps, or a snapshot beside them while the stream goes on"
@@ -230,11 +243,16 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
-    for recipe in (config.offline, config.base):
+    for recipe in (config.offline, config.base, *([config.pretrain] if config.pretrain else [])):
         Policy.parse(recipe.augment)
     _check_common(config)
     for name in config.learners:
         kind, settings = learner_settings(config, name)
+        if settings.get("init") == PRETRAINED and config.pretrain is None:
+            raise ValueError(
+                f"learner {name!r} has init: {PRETRAINED}, and nothing says on what; add a section pretrain: "
+                "{data: {name: ..., classes: [...]}}"
+            )
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
             settings["counts"] = {"any": 1}
         try:
@@ -270,7 +288,7 @@ def _explain(error: Any) -> str:
         return f"setting {'.'.join(path)!r}: {error['msg'].lower()}, got {error['input']!r}"
     part: Any = Config
     for name in path[:-1]:
-        part = part.model_fields[name].annotation
+        part = _without_none(part.model_fields[name].annotation)
     valid = list(part.model_fields)
     near = difflib.get_close_matches(path[-1], valid, n=1, cutoff=0.5)
     elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(n, f.annotation)]
@@ -283,7 +301,12 @@ def _explain(error: Any) -> str:
 def _fields(name: str, annotation: Any) -> list[str]:
     if name == "learner":
         return list(_settings_of(LEARNERS["cssl"]))
-    return list(getattr(annotation, "model_fields", ()))
+    return list(getattr(_without_none(annotation), "model_fields", ()))
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return what a setting is when it is given."""
+    return next((one for one in get_args(annotation) if one is not type(None)), annotation)
 
 
 def write_config(config: Config) -> str:

@@ -13,6 +13,7 @@ import torch
 from coldstream.data import Dataset, load_dataset, select
 from coldstream.experiments.board import Board
 from coldstream.experiments.config import (
+    PRETRAINED,
     Config,
     Settings,
     changes_between,
@@ -24,6 +25,7 @@ from coldstream.experiments.config import (
 from coldstream.experiments.environment import describe_environment
 from coldstream.experiments.jobs import Job, UnitJob
 from coldstream.experiments.keys import content_of, key_of, learner_version
+from coldstream.experiments.pretraining import Pretraining, PretrainJob
 from coldstream.experiments.records import Folder, Record
 from coldstream.experiments.references import OfflineJob
 from coldstream.experiments.results import averages, first_steps, unit_results
@@ -54,6 +56,11 @@ class Experiment:
         # Offline training and sums over test images go by the order of storage: no result may depend on it.
         self.train, self.test = sorted_by_content(train), sorted_by_content(test)
         self._data = {"train": self.train.fingerprint(), "test": self.test.fingerprint()}
+        store = path.parent / "store"
+        wanted = any(learner_settings(config, name)[1].get("init") == PRETRAINED for name in config.learners)
+        self._pretraining = (
+            Pretraining(config.pretrain, data, [self.train], store, {}) if config.pretrain and wanted else None
+        )
         self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
         self.units: dict[tuple[str, int], UnitJob] = {}
         self.references: dict[tuple[str, int], list[OfflineJob]] = {}
@@ -92,9 +99,10 @@ class Experiment:
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs, each once: units first, then the offline references."""
+        """All jobs, each once: what others begin with, then units, then the offline references."""
         references = (job for several in self.references.values() for job in several)
-        return list({job.key: job for job in (*self.units.values(), *references)}.values())
+        first = self._pretraining.jobs.values() if self._pretraining else ()
+        return list({job.key: job for job in (*first, *self.units.values(), *references)}.values())
 
     @property
     def finished(self) -> bool:
@@ -116,18 +124,21 @@ class Experiment:
             names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
         facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
-        facts["weights"] = content_of(settings.get("init"))
+        pretrained = self._pretrained(settings, seed)
+        facts["weights"] = pretrained.key if pretrained else content_of(settings.get("init"))
         base, recipe = None, self.config.base.recipe()
         if kind(**settings, seed=seed).needs_base_init:
             base = self._base(stream)
             facts["base"] = {"data": base.fingerprint(), "recipe": str(recipe)}
         key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
         model = settings.get("model")
+        begun = {**settings, "init": str(pretrained.weights)} if pretrained else settings
         return UnitJob(
             f"{name}, seed {seed}",
             key,
             Folder(self.folder.path.parent / "store" / "units" / key),
-            make=partial(kind, **settings, seed=seed),
+            needs=(pretrained,) if pretrained else (),
+            make=partial(kind, **begun, seed=seed),
             load=partial(kind.load) if isinstance(model, str) or model is None else partial(kind.load, model=model),
             stream=stream,
             test=self.test,
@@ -138,6 +149,12 @@ class Experiment:
             beside=self.config.evaluate == "beside",
             board=Board(self.folder.path / "tensorboard" / f"{name}-{seed}") if self.config.tensorboard else None,
         )
+
+    def _pretrained(self, settings: Settings, seed: int) -> PretrainJob | None:
+        """Return the job that makes the weights a learner begins from, where these are pre-trained."""
+        if self._pretraining is None or settings.get("init") != PRETRAINED:
+            return None
+        return self._pretraining.job({key: settings[key] for key in _NETWORK if key in settings}, seed)
 
     def _base(self, stream: Stream) -> Dataset:
         """Return the beginning of a stream: its first classes, or its first batch."""
@@ -157,12 +174,15 @@ class Experiment:
         if shared in self._shared:
             return self._shared[shared]
         jobs = self._shared[shared] = []
+        pretrained = self._pretrained(network, seed)
+        begun = {**network, "init": str(pretrained.weights)} if pretrained else network
+        weights = pretrained.key if pretrained else content_of(network.get("init"))
         for event in self.streams[seed].events:
             # Which examples have come matters to offline training, their order and ours does not.
             which = np.sort(self.streams[seed].order[: event.step])
             classes = sorted(self.test.names[label] for label in event.classes)
             facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
-            facts |= {"code": learner_version(CSSL), "weights": content_of(network.get("init"))}
+            facts |= {"code": learner_version(CSSL), "weights": weights}
             key = key_of({**facts, "train": self.train.take(which).fingerprint(), "test": self._data["test"]})
             folder = Folder(self.folder.path.parent / "store" / "offline" / key)
             title = f"offline, {len(classes)} classes, seed {seed}"
@@ -171,7 +191,8 @@ class Experiment:
                     title,
                     key,
                     folder,
-                    settings={**network, "seed": seed},
+                    needs=(pretrained,) if pretrained else (),
+                    settings={**begun, "seed": seed},
                     recipe=recipe,
                     train=self.train,
                     which=which,

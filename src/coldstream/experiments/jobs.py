@@ -44,6 +44,8 @@ class Job(ABC):
     folder: Folder
 
     unit: str = "examples"
+    needs: tuple[Job, ...] = ()
+    """Jobs whose results this one begins with."""
 
     @property
     def finished(self) -> bool:
@@ -58,7 +60,12 @@ class Job(ABC):
                     raise Stopped
                 time.sleep(0.2)
             if not self.finished:
+                for job in self.needs:
+                    job.run(partial(self._waiting, watch, job))
                 self._run(watch)
+
+    def _waiting(self, watch: Watch, job: Job, done: int, total: int, note: str) -> bool:
+        return watch(*self.progress(), note or f"{job.title}: {done} of {total} {job.unit}")
 
     @abstractmethod
     def _run(self, watch: Watch) -> None: ...

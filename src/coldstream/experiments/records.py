@@ -3,6 +3,7 @@
     runs/NAME/              an experiment: config.yaml, environment.json, summary.json, tables, pictures, report.html
     runs/store/units/KEY/   one learner on one stream: checkpoint/, metrics.jsonl, summary.json, timing.json
     runs/store/offline/KEY/ one offline reference: summary.json
+    runs/store/pretrained/KEY/ one network trained before the stream: weights.safetensors, summary.json
 
 metrics.jsonl and summary.json are functions of settings and data alone; wall times and allocated memory, which differ
 from run to run, are in timing.json.
