@@ -23,6 +23,8 @@ class Setting:
         Settings of an experiment (`coldstream.experiments.config.Config`), without `name` and `learners`.
     images, image_bytes
         Of the stream: how many come, and the bytes of a raw one; what a replay buffer's share is a share of.
+    method
+        Settings of CSSL.
     pretrained
         Settings of a learner that begins pre-trained.
     large
@@ -33,6 +35,7 @@ class Setting:
     tree: Settings
     images: int
     image_bytes: int
+    method: Settings
     pretrained: Settings = field(default_factory=dict)
     large: Settings = field(default_factory=dict)
 
@@ -120,6 +123,8 @@ class Row:
         How long the lab scale takes on two cores, all seeds, as measured; nothing is known about the paper's.
     lab
         In words: the lab scale, and what was tried to find it.
+    measure
+        For a row that streams nothing: a scale -> what it found, in the form of `results.of_runs`.
     """
 
     name: str
@@ -134,6 +139,7 @@ class Row:
     minutes: float
     lab: str
     figures: tuple[Figure, ...] = ()
+    measure: Callable[[str], dict[str, Any]] | None = None
 
     @property
     def slug(self) -> str:

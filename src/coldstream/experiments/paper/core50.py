@@ -16,6 +16,8 @@ _STEPS = {"epochs": 40, "rate": 0.01, "weight_decay": 1e-4, "drops": (15, 30)}
 
 def setting(scale: str) -> Setting:
     """Return where it takes place."""
+    recipe = paper_recipe("core50")
+    method = cifar100.method(recipe)
     if scale == "lab":
         tree: Settings = {
             "data": {"name": "gtsrb", "classes": list(SIGNS)},
@@ -30,8 +32,8 @@ def setting(scale: str) -> Setting:
             "prequential": False,
             "threads": 1,
         }
-        return Setting("lab", tree, 600, 768, pretrained={"init": "pretrained"})
-    recipe = paper_recipe("core50")
+        own = {"replay": 32, "augment": "crop|autoaugment(imagenet)|mixup(0.1)/cutmix(0.8)"}
+        return Setting("lab", tree, 600, 768, {**method, **own}, pretrained={"init": "pretrained"})
     tree = {
         "data": {"name": "core50"},
         "learner": cifar100.network(recipe),
@@ -40,14 +42,11 @@ def setting(scale: str) -> Setting:
         "seeds": list(range(10)),
         "prequential": False,
     }
-    return Setting("paper", tree, 6000, 49_152, pretrained={"init": "IMAGENET1K_V1"})
+    return Setting("paper", tree, 6000, 49_152, method, pretrained={"init": "IMAGENET1K_V1"})
 
 
 def _cssl(where: Setting, **changes: Any) -> Settings:
-    own = cifar100.method(paper_recipe("core50"))
-    if where.lab:
-        own |= {"replay": 32, "augment": "crop|autoaugment(imagenet)|mixup(0.1)/cutmix(0.8)"}
-    return {"kind": "cssl", **own, **changes}
+    return {"kind": "cssl", **where.method, **changes}
 
 
 def _arms(where: Setting, pre: bool) -> dict[str, Settings]:

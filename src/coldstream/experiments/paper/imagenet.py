@@ -28,13 +28,20 @@ def setting(scale: str) -> Setting:
         "prequential": False,
         "checkpoint_every": 10_000,
     }
-    return Setting("paper", tree, 1_281_167, 150_528, pretrained={"init": "base"}, large={"init": "base"})
+    return Setting(
+        "paper",
+        tree,
+        1_281_167,
+        150_528,
+        cifar100.method(recipe),
+        pretrained={"init": "base"},
+        large={"init": "base"},
+    )
 
 
 def cssl(where: Setting, **changes: Any) -> Settings:
     """Return CSSL as the paper has it on ImageNet."""
-    own = cifar100.cssl(where) if where.lab else {"kind": "cssl", **cifar100.method(paper_recipe("imagenet"))}
-    return {**own, "codec": "resize(0.75)|quantize(4)", **changes}
+    return {"kind": "cssl", **where.method, "codec": "resize(0.75)|quantize(4)", **changes}
 
 
 def remind(where: Setting, **changes: Any) -> Settings:

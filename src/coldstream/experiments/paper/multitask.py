@@ -17,6 +17,8 @@ _RATES = [0.1, 0.01, 0.001]
 
 def setting(scale: str) -> Setting:
     """Return where it takes place; at lab scale classes of CIFAR-100 stand in for scenes and aircraft."""
+    recipe = paper_recipe("multi-task")
+    method = cifar100.method(recipe)
     if scale == "lab":
         tree: Settings = {
             "tasks": {
@@ -39,7 +41,8 @@ def setting(scale: str) -> Setting:
             "prequential": False,
             "threads": 1,
         }
-        return Setting("lab", tree, 1340, 3072, pretrained={"init": "pretrained"})
+        own = {**method, "replay": 20, "augment": "crop|flip"}
+        return Setting("lab", tree, 1340, 3072, own, pretrained={"init": "pretrained"})
     tree = {
         "tasks": {
             "MIT Scenes": {"name": "mit-scenes"},
@@ -47,29 +50,26 @@ def setting(scale: str) -> Setting:
             "Flowers": {"name": "flowers102"},
             "FGVC": {"name": "fgvc-aircraft"},
         },
-        "learner": cifar100.network(paper_recipe("multi-task")),
+        "learner": cifar100.network(recipe),
         "base": {"classes": 34, "epochs": 50, "batch": 128, "rate": 0.1, "weight_decay": 5e-4, "augment": CROPS},
         "offline": {"epochs": 50, "batch": 128, "rates": _RATES, "augment": CROPS},
         "seeds": [0, 1, 2],
         "prequential": False,
         "checkpoint_every": 1000,
     }
-    return Setting("paper", tree, 20_061, 150_528, pretrained={"init": "IMAGENET1K_V1"})
+    return Setting("paper", tree, 20_061, 150_528, method, pretrained={"init": "IMAGENET1K_V1"})
 
 
 def cssl(where: Setting, **changes: Any) -> Settings:
     """Return CSSL as the paper has it on several tasks: everything is kept."""
-    own = cifar100.method(paper_recipe("multi-task"))
-    if where.lab:
-        own |= {"replay": 32, "augment": "crop|flip"}
-    return {"kind": "cssl", **own, "strategy": "full+separate", **changes}
+    return {"kind": "cssl", **where.method, "strategy": "full+separate", **changes}
 
 
 def _methods(where: Setting) -> dict[str, Settings]:
     parts = {}
     for part, begin in (("pre-trained", where.pretrained), ("cold", {})):
         frozen: Settings = {**begin, "base_init": True} if begin else {"init": "base"}
-        remind: Settings = {"kind": "remind", "replay": 16 if where.lab else 50, "rate": "linear(0.1, 0.001)"}
+        remind: Settings = {"kind": "remind", "replay": 10 if where.lab else 50, "rate": "linear(0.1, 0.001)"}
         remind |= {"capacity": None, "weight_decay": 1e-5, "strategy": "full+separate", **begin}
         # Everything may be kept: no class has more images than this.
         arms = {
@@ -115,7 +115,7 @@ def _better(part: str, tasks: tuple[str, ...]) -> tuple[Comparison, ...]:
 _LAB = (
     "Four tasks at 32 x 32: five outdoor scenes of CIFAR-100 (80 images each; in the place of MIT Scenes), 20 of "
     "CUB's birds (12 each), 15 flowers (20 each), five vehicles of CIFAR-100 (80 each; in the place of aircraft). A "
-    "ResNet of 155,000 parameters, B = 32 (REMIND 16), crops and flips. Base initialisation is on three of the five "
+    "ResNet of 155,000 parameters, B = 20 (REMIND 10), crops and flips. Base initialisation is on three of the five "
     "scenes. Pre-training is on 20 classes of CIFAR-100 that are not streamed."
 )
 

@@ -1,0 +1,169 @@
+"""What the rows found: read from finished runs, kept as small files beside the documentation."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coldstream import metrics
+from coldstream.experiments.config import make_config
+from coldstream.experiments.paper.catalog import Row
+from coldstream.experiments.paper.verdicts import Values
+from coldstream.experiments.records import Folder, Record
+
+_OF_A_TEST = ("step", "task", "accuracy", "ece")
+
+
+def read(row: Row, scale: str, runs: Path, kept: Path) -> Record | None:
+    """Return what a row found: of its runs where every part is finished, else what was kept; None without either."""
+    return of_runs(row, scale, runs) or of_file(row, scale, kept)
+
+
+def of_file(row: Row, scale: str, folder: Path) -> Record | None:
+    """Return what was kept of a row."""
+    path = folder / f"{row.slug}-{scale}.json"
+    if not path.is_file():
+        return None
+    try:
+        found: Record = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is not a file of results: {error}; delete it and run the row again") from error
+    return found
+
+
+def keep(found: Record, folder: Path) -> None:
+    """Keep what a row found, a line a run, so that a change shows as what it is."""
+    parts = []
+    for part, content in found["parts"].items():
+        learners = ",\n".join(
+            f"    {json.dumps(name)}: [\n      " + ",\n      ".join(json.dumps(run) for run in runs) + "\n    ]"
+            for name, runs in content["learners"].items()
+        )
+        parts.append(f'  {json.dumps(part)}: {{"examples": {content["examples"]}, "learners": {{\n{learners}\n  }}}}')
+    head = {key: value for key, value in found.items() if key != "parts"}
+    text = json.dumps(head)[:-1] + ', "parts": {\n' + ",\n".join(parts) + "\n}}\n"
+    Folder(folder).make()
+    Folder(folder).write(f"{found['row'].replace(':', '-')}-{found['scale']}.json", text)
+
+
+def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
+    """Return what the finished runs of a row found; None while a part is missing."""
+    if row.measure is not None:
+        folder = Folder(runs / f"{row.slug}-{scale}")
+        return folder.read("summary.json") if folder.has("summary.json") else None
+    parts: Record = {}
+    seconds, newest, environment = 0.0, 0.0, {}
+    for part, tree in row.experiments(scale).items():
+        folder = Folder(runs / str(tree["name"]))
+        if not folder.has("summary.json"):
+            return None
+        summary, timing = folder.read("summary.json"), folder.read("timing.json")
+        wanted = make_config(tree).learners
+        if list(summary["learners"]) != list(wanted):
+            raise ValueError(
+                f"run {str(folder.path)!r} has other learners than {row.name} has now; delete it and run that again"
+            )
+        last = _last_tests(folder.lines("metrics.jsonl"))
+        learners = {
+            name: [_compact(run, last[name, run["seed"]]) for run in found["runs"]]
+            for name, found in summary["learners"].items()
+        }
+        parts[part] = {"examples": summary["examples"], "learners": {**learners, **_offline(summary)}}
+        seconds += timing["seconds"]
+        newest = max(newest, (folder.path / "metrics.jsonl").stat().st_mtime)
+        environment = next(iter(timing["learners"].values()))[-1]["environment"]
+    date = datetime.fromtimestamp(newest, UTC).date().isoformat()
+    facts = {"row": row.name, "scale": scale, "date": date, "seconds": round(seconds), "environment": environment}
+    return {**facts, "parts": parts}
+
+
+def _last_tests(lines: list[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Return the tests at the end of each learner's stream: one, or one a task."""
+    found: dict[tuple[str, int], list[Record]] = {}
+    for line in lines:
+        mine = found.setdefault((line["learner"], line["seed"]), [])
+        if mine and mine[-1]["step"] != line["step"]:
+            mine.clear()
+        mine.append(line)
+    return found
+
+
+def _compact(run: Record, last: list[Record]) -> Record:
+    """Return a run without what no table or picture of a row shows."""
+    numbers = {name: round(value, 5) for name, value in run.items() if isinstance(value, float)}
+    numbers |= {f"accuracy of {test['task']}": round(test["accuracy"], 5) for test in last if test.get("task")}
+    events = [
+        {key: _short(event[key]) for key in _OF_A_TEST if event.get(key) is not None} for event in run["events"]
+    ]
+    found: Record = {"seed": run["seed"], "numbers": numbers, "events": events}
+    if len(last) == 1 and last[0]["confusion"]["rows"]:
+        confusion = last[0]["confusion"]
+        numbers |= biases(last[0]["classes"], confusion["columns"], confusion["rows"], _last_batch(run))
+        found["confusion"] = {"classes": last[0]["classes"], **confusion}
+    return found
+
+
+def _short(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _last_batch(run: Record) -> int:
+    """Return how many classes came since the test before the last."""
+    counts = [event["classes"] for event in run["events"]]
+    return counts[-1] - counts[-2] if len(counts) > 1 else 0
+
+
+def biases(classes: list[str], columns: list[str], rows: list[list[int]], last: int) -> Record:
+    """Return the share of images of older classes that are taken for one of the `last` newest, or for the newest.
+
+    Classes are in the order of coming.
+
+    Examples
+    --------
+    >>> found = biases(["a", "b", "c"], ["a", "b", "c"], [[6, 1, 3], [2, 4, 4], [0, 0, 9]], 2)
+    >>> found["bias_to_last_batch"], found["bias_to_last_class"]
+    (0.4, 0.35)
+    """
+    if not last or len(classes) <= last:
+        return {}
+    column = {name: place for place, name in enumerate(columns)}
+
+    def share(newest: int) -> float:
+        old = rows[: len(classes) - newest]
+        new = [column[name] for name in classes[-newest:] if name in column]
+        return round(sum(row[place] for row in old for place in new) / max(1, sum(map(sum, old))), 5)
+
+    return {"bias_to_last_batch": share(last), "bias_to_last_class": share(1)}
+
+
+def _offline(summary: Record) -> dict[str, list[Record]]:
+    """Return the offline references of several tasks as if they were a learner's runs."""
+    runs = next(iter(summary["learners"].values()))["runs"]
+    if not runs[0].get("tasks") or not runs[0]["offline"]:
+        return {}
+    found = []
+    for run in runs:
+        numbers = {f"accuracy of {test['task']}": round(test["accuracy"], 5) for test in run["offline"]}
+        mean = sum(numbers.values()) / len(numbers)
+        found.append({"seed": run["seed"], "numbers": {**numbers, "final_accuracy": round(mean, 5)}, "events": []})
+    return {"offline": found}
+
+
+def values_of(found: Record) -> Values:
+    """Return every number of every run by part, learner, metric and seed."""
+    return {
+        (part, name, metric): {
+            run["seed"]: run["numbers"][metric] for run in runs if run["numbers"].get(metric) is not None
+        }
+        for part, content in found["parts"].items()
+        for name, runs in content["learners"].items()
+        for metric in {metric for run in runs for metric in run["numbers"]}
+    }
+
+
+def summary_of(values: Values, part: str, learner: str, metric: str) -> metrics.Summary | None:
+    """Return mean and spread over seeds of one number; None where there is none."""
+    found = list(values.get((part, learner, metric), {}).values())
+    return metrics.summary(found) if found else None
