@@ -15,7 +15,7 @@ from coldstream.data import load_dataset, select
 from coldstream.experiments import Experiment, Stopped, make_config, run_jobs
 from coldstream.experiments.config import write_config
 from coldstream.experiments.evaluation import evaluate
-from coldstream.learners import CSSL, OfflineRecipe
+from coldstream.learners import CSSL, DeepSLDA, OfflineRecipe
 from coldstream.streams import sorted_by_content
 
 BEFORE = {"data": {"classes": ["7", "8", "9"], "per_class": 8, "test_per_class": 4}, "epochs": 3, "batch": 8}
@@ -194,3 +194,43 @@ def test_the_config_spells_it_out():
     text = write_config(config)
     assert make_config(yaml.safe_load(text)).pretrain == config.pretrain
     assert "init: pretrained" in text
+
+
+def test_base_initialisation_from_given_weights(tmp_path):
+    """What the paper does with ExStream and Deep SLDA on CIFAR-100, followed by hand."""
+    learners = {"plain": {"kind": "deep-slda"}, "based": {"kind": "deep-slda", "base_init": True}}
+    made = experiment(tmp_path, learners=learners, offline={"enabled": False}, prequential=False)
+    run_jobs(Experiment.open(made.folder.path))
+    plain, based = (made.units[name, 0] for name in learners)
+    assert plain.base is None
+    assert plain.key != based.key
+    for job in (plain, based):
+        learner = DeepSLDA(model="mlp", init=str(made.jobs[0].weights))
+        if job.base is not None:
+            learner.base_init(job.base, OfflineRecipe(epochs=1, batch=128, augment="none"))
+        stream = job.stream
+        for index, id in zip(stream.order, stream.ids(), strict=True):
+            learner.learn_one(made.train.images[index], made.train.names[made.train.labels[index]], id=id)
+        assert job.folder.read("summary.json")["fingerprint"] == learner.fingerprint()
+    assert made.jobs[0].key in (need.key for need in based.needs)
+
+
+def test_base_init_that_cannot_be():
+    for own, message in (
+        ({"kind": "offline", "base_init": True}, "learner 'x' .Offline. has no base initialisation"),
+        ({"base_init": "yes"}, "'learners.x.base_init': true or false, not 'yes'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_config({**TINY, "learners": {"x": own}})
+    with pytest.raises(ValueError, match="unknown setting of a learner 'base_init'"):
+        make_config({**TINY, "learner": {**TINY["learner"], "base_init": True}})
+
+
+def test_threads_are_in_the_key_where_they_are_set(tmp_path):
+    keys = []
+    for number, changes in enumerate([{}, {"threads": torch.get_num_threads()}, {"threads": 3}, {}]):
+        before = torch.get_num_threads()
+        keys.append([job.key for job in experiment(tmp_path, f"run{number}", **changes).jobs])
+        torch.set_num_threads(before)
+    assert keys[0] == keys[3]
+    assert len({*keys[0], *keys[1], *keys[2]}) == 3 * len(keys[0]) == 15

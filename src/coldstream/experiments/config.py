@@ -200,7 +200,7 @@ def _check_common(config: Config) -> None:
 
 def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
     """Return a learner's class and all its settings, defaults spelled out."""
-    own = dict(config.learners[name])
+    own = {key: value for key, value in config.learners[name].items() if key != "base_init"}
     kind = learner_class(str(own.pop("kind", config.learner.get("kind", "cssl"))))
     defaults = _settings_of(kind)
     given = {**{key: value for key, value in config.learner.items() if key in defaults}, **own}
@@ -215,6 +215,17 @@ def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings
         if value is inspect.Parameter.empty:
             raise ValueError(f"learner {name!r} ({kind.__name__}) needs setting {key!r}, which has no default")
     return kind, settings
+
+
+def asks_for_base_init(config: Config, name: str) -> bool:
+    """Return whether a learner is base-initialised although `init` gives it weights: `base_init: true` of its own."""
+    asked = config.learners[name].get("base_init", False)
+    if not isinstance(asked, bool):
+        raise ValueError(f"setting 'learners.{name}.base_init': true or false, not {asked!r}")
+    kind, _ = learner_settings(config, name)
+    if asked and (kind.batch_incremental or kind.base_init is Learner.base_init):
+        raise ValueError(f"learner {name!r} ({kind.__name__}) has no base initialisation; leave base_init out")
+    return asked
 
 
 def read_config(path: Path) -> Settings:
@@ -248,6 +259,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
     _check_common(config)
     for name in config.learners:
         kind, settings = learner_settings(config, name)
+        asks_for_base_init(config, name)
         if settings.get("init") == PRETRAINED and config.pretrain is None:
             raise ValueError(
                 f"learner {name!r} has init: {PRETRAINED}, and nothing says on what; add a section pretrain: "
@@ -315,7 +327,8 @@ def write_config(config: Config) -> str:
     for name in config.learners:
         _, settings = learner_settings(config, name)
         given = {**config.learner, **config.learners[name]}
-        tree["learners"][name] = {"kind": given.get("kind", "cssl"), **settings}
+        beside = {"base_init": True} if asks_for_base_init(config, name) else {}
+        tree["learners"][name] = {"kind": given.get("kind", "cssl"), **beside, **settings}
     tree["learner"] = {}
     return yaml.safe_dump(tree, sort_keys=False)
 

@@ -16,6 +16,7 @@ from coldstream.experiments.config import (
     PRETRAINED,
     Config,
     Settings,
+    asks_for_base_init,
     changes_between,
     learner_settings,
     make_config,
@@ -44,8 +45,10 @@ class Experiment:
     def __init__(self, config: Config, path: Path) -> None:
         self.config = config
         self.folder = Folder(path)
+        self._threads: Settings = {}  # in keys, for they decide about the last bits
         if config.threads:
             torch.set_num_threads(config.threads)
+            self._threads["threads"] = config.threads
         data = config.data
         train, test = load_dataset(data.name, data.root, data.download)
         train, test = select(
@@ -59,7 +62,9 @@ class Experiment:
         store = path.parent / "store"
         wanted = any(learner_settings(config, name)[1].get("init") == PRETRAINED for name in config.learners)
         self._pretraining = (
-            Pretraining(config.pretrain, data, [self.train], store, {}) if config.pretrain and wanted else None
+            Pretraining(config.pretrain, data, [self.train], store, self._threads)
+            if config.pretrain and wanted
+            else None
         )
         self.streams = {seed: self._make_stream(seed) for seed in config.seeds}
         self.units: dict[tuple[str, int], UnitJob] = {}
@@ -124,10 +129,11 @@ class Experiment:
             names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
             settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
         facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
+        facts |= self._threads
         pretrained = self._pretrained(settings, seed)
         facts["weights"] = pretrained.key if pretrained else content_of(settings.get("init"))
         base, recipe = None, self.config.base.recipe()
-        if kind(**settings, seed=seed).needs_base_init:
+        if kind(**settings, seed=seed).needs_base_init or asks_for_base_init(self.config, name):
             base = self._base(stream)
             facts["base"] = {"data": base.fingerprint(), "recipe": str(recipe)}
         key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
@@ -182,7 +188,7 @@ class Experiment:
             which = np.sort(self.streams[seed].order[: event.step])
             classes = sorted(self.test.names[label] for label in event.classes)
             facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
-            facts |= {"code": learner_version(CSSL), "weights": weights}
+            facts |= {"code": learner_version(CSSL), "weights": weights, **self._threads}
             key = key_of({**facts, "train": self.train.take(which).fingerprint(), "test": self._data["test"]})
             folder = Folder(self.folder.path.parent / "store" / "offline" / key)
             title = f"offline, {len(classes)} classes, seed {seed}"

@@ -213,8 +213,7 @@ class UnitJob(Job):
         """Return a learner that can begin to stream."""
         assert self.make is not None
         learner = self.make()
-        if learner.needs_base_init:
-            assert self.base is not None
+        if self.base is not None:
 
             def watched(epoch: int) -> None:
                 if watch(0, len(self._stream.order), f"base initialisation, epoch {epoch} of {self.recipe.epochs}"):
