@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from coldstream.experiments.experiment import Experiment
     from coldstream.experiments.jobs import Job
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ def run(
         str | None,
         typer.Argument(
             metavar="[NAME|FILE|DATA]",
-            help="An experiment of ./experiments, a YAML file, or a data set. Without: digits, class by class.",
+            help="An experiment of ./experiments or of the paper, a YAML file, or a data set. Without: digits.",
         ),
     ] = None,
     seed: Annotated[
@@ -73,6 +74,9 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run where it was.")
     ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Of the paper's tables: lab, for two cores, or paper, for a GPU.")
+    ] = None,
 ) -> None:
     """Stream a data set once, one example at a time, from a cold start, and report.
 
@@ -81,6 +85,9 @@ def run(
     seeds. DATA is a name of `coldstream data list`, or a folder or zip of your own (`<class>/...` or
     `train/<class>/...` and `test/<class>/...`).
 
+    `paper/T:data_aug` is a table of the paper, one of `coldstream list paper`; `paper` is all of them, one after
+    another.
+
     Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, goes on to the same bits. What is finished is
     not run again, in any experiment that shares it.
 
@@ -88,20 +95,31 @@ def run(
     `--set learner.augment="crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`, `--set learner.replay=20`,
     `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
-    from coldstream.experiments import Experiment, Stopped, make_config, run_jobs, write_report
+    from coldstream.experiments import Experiment, make_config
     from coldstream.experiments.config import DIGITS, learner_changes
-    from coldstream.experiments.names import settings_of
+    from coldstream.experiments.names import paper_rows, settings_of
 
+    changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
     if resume is not None:
-        if config is not None or seed or out is not None or set or learner:
+        if config is not None or seed or out is not None or set or learner or scale:
             raise ValueError("--resume takes the run's own settings; leave the other arguments out")
-        experiment = Experiment.open(resume)
-    else:
-        tree = dict(DIGITS) if config is None else settings_of(config)
-        changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
-        changes += learner_changes(learner or [], default=config is None)
-        settings = make_config(tree, changes)
-        experiment = Experiment.create(settings, out or Path("runs") / settings.name)
+        _run(Experiment.open(resume), jobs)
+        return
+    if config is not None and (rows := paper_rows(config, scale or "lab")):
+        if out is not None or learner:
+            raise ValueError("a table of the paper has its own learners and folders; leave --out and --learner out")
+        _run_paper(rows, scale or "lab", changes, jobs)
+        return
+    if scale is not None:
+        raise ValueError("--scale is for the paper's tables: coldstream run paper/NAME --scale lab")
+    tree = dict(DIGITS) if config is None else settings_of(config)
+    settings = make_config(tree, changes + learner_changes(learner or [], default=config is None))
+    _run(Experiment.create(settings, out or Path("runs") / settings.name), jobs)
+
+
+def _run(experiment: Experiment, jobs: int) -> None:
+    from coldstream.experiments import Stopped, run_jobs, write_report
+
     waiting = [job for job in experiment.jobs if not job.finished]
     finished = len(experiment.jobs) - len(waiting)
     begun = [f"{job.title} at {job.progress()[0]:,} of {job.progress()[1]:,}" for job in waiting if job.progress()[0]]
@@ -118,6 +136,27 @@ def run(
     _print_results(experiment.results(), experiment.folder.read("timing.json"))
     write_report(experiment.folder)
     _say(f"report: {experiment.folder.path / 'report.html'}")
+
+
+def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs: int) -> None:
+    """Run parts of the paper's rows, by name; then print each table beside the paper's."""
+    from coldstream.experiments import Experiment, make_config
+    from coldstream.experiments.paper import get_row, results
+    from coldstream.experiments.paper.page import tables
+
+    for name, parts in rows.items():
+        row = get_row(name)
+        if row.measure is not None:
+            results.write_measured(row, scale, Path("runs"))
+        trees = row.experiments(scale)
+        for part in parts:
+            settings = make_config(trees[part], changes)
+            _say(f"{row.name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
+            _run(Experiment.create(settings, Path("runs") / settings.name), jobs)
+        found = results.of_runs(row, scale, Path("runs"))
+        for rows_of_table in tables(row, found) if found else ():
+            console.print(_table(rows_of_table, f"{row.name}, {scale} scale"))
+    _say("the page of all results: coldstream report paper")
 
 
 def _say(text: str) -> None:
@@ -163,11 +202,26 @@ def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")])
 
 
 @app.command()
-def report(folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")]) -> None:
-    """Write tables, pictures and the page of finished runs again, from their files."""
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs; or paper.")],
+    out: Annotated[Path, typer.Option(help="For paper: the folder of the page, and of earlier results.")] = Path(
+        "docs"
+    ),
+) -> None:
+    """Write tables, pictures and the page of finished runs again, from their files.
+
+    `coldstream report paper` writes one page of all the paper's tables, from the runs in ./runs and, for those that
+    are not there, from the results that are kept beside the page.
+    """
     from coldstream.experiments import Experiment, write_report
     from coldstream.experiments.records import Folder
 
+    if folders == [Path("paper")]:
+        from coldstream.experiments.paper import page
+
+        for path in page.write(Path("runs"), out):
+            _say(str(path))
+        return
     for folder in folders:
         files = Folder(folder)
         if not files.has("summary.json"):
@@ -194,8 +248,15 @@ def compare(
 
 
 @app.command(name="list")
-def list_() -> None:
-    """Show the learners and orderings there are, and the experiments in ./experiments."""
+def list_(
+    what: Annotated[str | None, typer.Argument(metavar="[paper]", help="The paper's tables and figures.")] = None,
+) -> None:
+    """Show the learners and orderings there are, and the experiments in ./experiments; or the paper's tables."""
+    if what == "paper":
+        _list_paper()
+        return
+    if what is not None:
+        raise ValueError(f"coldstream list takes nothing, or paper; not {what!r}")
     from coldstream.experiments.config import read_config
     from coldstream.experiments.names import experiments_here
     from coldstream.learners import LEARNERS
@@ -211,6 +272,20 @@ def list_() -> None:
         rows.append([name, shown, ", ".join(map(str, learners)), str(tree.get("seeds", [0]))])
     found = len(rows) > 1
     console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")
+
+
+def _list_paper() -> None:
+    from coldstream.experiments.paper import ROWS, results
+
+    rows = [["name", "what varies", "parts", "runs", "minutes at lab scale", "result"]]
+    for row in ROWS.values():
+        trees = row.experiments("lab").values()
+        runs = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
+        found = results.read(row, "lab", Path("runs"), Path("docs/results"))
+        minutes = f"{row.minutes:,.0f}" if row.minutes else "?"
+        rows.append([row.name, row.title, str(len(trees)), str(runs), minutes, found["date"] if found else "not run"])
+    console.print(_table(rows, "run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER"))
+    _say("minutes: on two cores with --jobs 2, all seeds; runs that tables share are made once")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coldstream.data import DATASETS
 from coldstream.experiments.config import Settings, read_config
+from coldstream.phrases import unknown
 
 _YAML = (".yaml", ".yml")
 
@@ -33,6 +34,28 @@ def settings_of(text: str) -> Settings:
         raise _neither(text, named)
     name = re.sub(r"[^\w.-]+", "-", path.stem if path.exists() else text).strip("-") or "data"
     return {"name": name, "data": {"name": text}}
+
+
+def paper_rows(text: str, scale: str) -> dict[str, list[str]]:
+    """Return the rows of the paper that ``paper``, ``paper/ROW`` or ``paper/ROW/PART`` names, and their parts.
+
+    Empty for any other text.
+    """
+    from coldstream.experiments.paper import ROWS, SCALES, get_row
+
+    head, _, rest = text.partition("/")
+    if head != "paper":
+        return {}
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    name, _, part = rest.partition("/")
+    chosen = [get_row(name)] if name else list(ROWS.values())
+    found = {row.name: list(row.experiments(scale)) for row in chosen}
+    if part:
+        if part not in found[chosen[0].name]:
+            raise unknown(f"part of {chosen[0].name}", part, found[chosen[0].name])
+        return {chosen[0].name: [part]}
+    return found
 
 
 def _neither(text: str, named: dict[str, Path]) -> ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 Settings = dict[str, Any]
 
@@ -123,6 +123,8 @@ class Row:
         How long the lab scale takes on two cores, all seeds, as measured; nothing is known about the paper's.
     lab
         In words: the lab scale, and what was tried to find it.
+    layout
+        A table for each part; one with a column a part, for a single metric; or one with a line a part and learner.
     measure
         For a row that streams nothing: a scale -> what it found, in the form of `results.of_runs`.
     """
@@ -139,12 +141,18 @@ class Row:
     minutes: float
     lab: str
     figures: tuple[Figure, ...] = ()
+    layout: Literal["tables", "columns", "lines"] = "tables"
     measure: Callable[[str], dict[str, Any]] | None = None
 
     @property
     def slug(self) -> str:
         """Its name where a colon will not do."""
         return self.name.replace(":", "-")
+
+    @property
+    def name_on_command_line(self) -> str:
+        """What to write after `coldstream run`."""
+        return f"paper/{self.name}"
 
     def experiments(self, scale: str) -> dict[str, Settings]:
         """Return the settings of every part, with a name that no other part has."""

@@ -97,6 +97,7 @@ ORDERINGS = Row(
     setting=setting,
     parts=_parts,
     metrics=("omega_per_event",),
+    layout="columns",
     numbers={
         (order + suffix, name, "omega_per_event"): (value, None)
         for name, both in _PAPER.items()

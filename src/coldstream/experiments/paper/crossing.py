@@ -37,6 +37,7 @@ CROSSING = Row(
     setting=lambda scale: cifar100.long("lab"),
     parts=_parts,
     metrics=("final_accuracy", "average_ece"),
+    layout="lines",
     numbers={},
     claims=(
         Claim(

@@ -185,7 +185,7 @@ BASE = Row(
     ),
     minutes=0,
     lab="The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 a step.",
-    figures=(),
+    layout="lines",
 )
 
 

@@ -93,12 +93,12 @@ def _last_tests(lines: list[Record]) -> dict[tuple[str, int], list[Record]]:
 def _compact(run: Record, last: list[Record]) -> Record:
     """Return a run without what no table or picture of a row shows."""
     numbers = {name: round(value, 5) for name, value in run.items() if isinstance(value, float)}
-    numbers |= {f"accuracy of {test['task']}": round(test["accuracy"], 5) for test in last if test.get("task")}
-    events = [
-        {key: _short(event[key]) for key in _OF_A_TEST if event.get(key) is not None} for event in run["events"]
-    ]
+    tasks: Record = run.get("tasks", {})
+    numbers |= {f"accuracy of {task}": round(mine["final_accuracy"], 5) for task, mine in tasks.items()}
+    tests = [{**event, "task": task} for task, mine in tasks.items() for event in mine["events"]] or run["events"]
+    events = [{key: _short(event[key]) for key in _OF_A_TEST if event.get(key) is not None} for event in tests]
     found: Record = {"seed": run["seed"], "numbers": numbers, "events": events}
-    if len(last) == 1 and last[0]["confusion"]["rows"]:
+    if not tasks:
         confusion = last[0]["confusion"]
         numbers |= biases(last[0]["classes"], confusion["columns"], confusion["rows"], _last_batch(run))
         found["confusion"] = {"classes": last[0]["classes"], **confusion}
@@ -141,13 +141,13 @@ def biases(classes: list[str], columns: list[str], rows: list[list[int]], last: 
 def _offline(summary: Record) -> dict[str, list[Record]]:
     """Return the offline references of several tasks as if they were a learner's runs."""
     runs = next(iter(summary["learners"].values()))["runs"]
-    if not runs[0].get("tasks") or not runs[0]["offline"]:
+    if runs[0].get("offline_accuracy") is None:
         return {}
     found = []
     for run in runs:
-        numbers = {f"accuracy of {test['task']}": round(test["accuracy"], 5) for test in run["offline"]}
-        mean = sum(numbers.values()) / len(numbers)
-        found.append({"seed": run["seed"], "numbers": {**numbers, "final_accuracy": round(mean, 5)}, "events": []})
+        numbers = {f"accuracy of {task}": round(mine["offline_accuracy"], 5) for task, mine in run["tasks"].items()}
+        numbers["final_accuracy"] = round(run["offline_accuracy"], 5)
+        found.append({"seed": run["seed"], "numbers": numbers, "events": []})
     return {"offline": found}
 
 

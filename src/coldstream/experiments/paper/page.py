@@ -1,0 +1,228 @@
+"""The page of results: every table and figure, ours beside the paper's, each claim with its verdict."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import yaml
+
+from coldstream.experiments.paper import ROWS, pictures, results
+from coldstream.experiments.paper.catalog import Ref, Row
+from coldstream.experiments.paper.verdicts import MISSING, Judgement, Values, verdict
+from coldstream.experiments.records import Folder, Record
+from coldstream.experiments.report import STYLE, Rows, html_table, markdown
+
+METRICS = {
+    "omega_per_event": "Ω_all",
+    "omega_final": "Ω_all (final offline)",
+    "top5_omega_per_event": "top-5 Ω_all",
+    "top5_omega_final": "top-5 Ω_all (final offline)",
+    "final_accuracy": "final accuracy",
+    "average_ece": "average ECE",
+    "bias_to_last_batch": "taken for the last batch",
+    "bias_to_last_class": "taken for the last class",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a page: a heading, a paragraph, a table, a picture, code; in Markdown and in HTML."""
+
+    markdown: str
+    html: str
+
+
+def heading(level: int, text: str) -> Block:
+    return Block(f"{'#' * level} {text}\n", f"<h{level}>{escape(text)}</h{level}>")
+
+
+def paragraph(text: str) -> Block:
+    return Block(text + "\n", f"<p>{escape(text)}</p>")
+
+
+def table(rows: Rows) -> Block:
+    return Block(markdown(rows), html_table(rows))
+
+
+def code(text: str) -> Block:
+    return Block(f"```\n{text}\n```\n", f"<pre>{escape(text)}</pre>")
+
+
+def picture(title: str, path: Path, page: Path) -> Block:
+    where = os.path.relpath(path, page).replace(os.sep, "/")
+    data = base64.b64encode(path.read_bytes()).decode()
+    return Block(f"![{title}]({where})\n", f'<p><img alt="{escape(title)}" src="data:image/png;base64,{data}"></p>')
+
+
+def write(runs: Path, out: Path) -> list[Path]:
+    """Write the page of results, and a page for each row, of what the runs found and what was kept before."""
+    kept, images = out / "results", out / "images" / "results"
+    found = {row.name: results.read(row, "lab", runs, kept) for row in ROWS.values()}
+    sections: list[Block] = []
+    overview: Rows = [["", "claim", "verdict", "seeds"]]
+    written = []
+    for row in ROWS.values():
+        mine = found[row.name]
+        if mine is None:
+            overview.append([row.name, "", MISSING, ""])
+            continue
+        results.keep(mine, kept)
+        values = results.values_of(mine)
+        drawn = pictures.draw(row, mine, images)
+        for claim in row.claims:
+            overview.append([row.name, claim.text, verdict(claim, values)[0], _seeds(mine)])
+        if not row.claims:
+            overview.append([row.name, "(a table to read, no claim to test)", "–", _seeds(mine)])
+        sections += [*_section(row, mine, values), *(picture(title, path, out) for title, path in drawn.items())]
+        written.append(_row_page(row, mine, values, drawn, out))
+    top = [heading(1, "The paper's tables and figures, measured here"), *map(paragraph, _INTRODUCTION)]
+    blocks = [*top, table(overview), *sections]
+    Folder(out).write("results.md", "\n".join(block.markdown for block in blocks))
+    body = "\n".join(block.html for block in blocks)
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
+    Folder(out).write("results.html", f'<!doctype html>\n<html lang="en">{head}\n{body}\n</html>\n')
+    return [out / "results.md", out / "results.html", *written]
+
+
+_INTRODUCTION = (
+    "Made by `coldstream report paper`. Each row is an experiment of its own, `coldstream run paper/NAME --scale "
+    "lab`, which takes place on two processor cores: few classes, small images, a small network. `--scale paper` "
+    "is the same definition with the paper's settings, for a GPU; it was not run here. How a row is scaled down "
+    "is said with it, and its page in docs/paper has the settings of both scales and every comparison.",
+    "Ours are mean ± standard deviation over seeds. The paper's Ω_all divide by one final offline accuracy; ours "
+    "are given by the definition, an offline model for every test, and in the paper's way beside it where the "
+    "table has room. Accuracies at lab scale are not meant to equal the paper's: what can be compared is which "
+    "method is better. A claim is confirmed where every comparison in it is, contradicted where one comparison "
+    "goes against it, both beyond two standard errors of the difference between paired seeds; else it is "
+    "undecided. One seed decides nothing.",
+)
+
+
+def _seeds(found: Record) -> str:
+    counts = {len(runs) for part in found["parts"].values() for runs in part["learners"].values()}
+    return str(min(counts)) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
+
+
+def _section(row: Row, found: Record, values: Values) -> list[Block]:
+    command = f"coldstream run {row.name_on_command_line} --scale lab --jobs 2 --set data.root=FOLDER"
+    environment = found["environment"]
+    facts = (
+        f"{found['date']}, commit {str(environment.get('commit'))[:7]}, {_seeds(found)} seed(s), "
+        f"{found['seconds'] / 60:.0f} minutes of one core ({environment.get('threads')} thread a job), "
+        f"torch {environment.get('torch')}."
+    )
+    blocks = [
+        heading(2, f"{row.name}: {row.title}"),
+        paragraph(f"Varies: {row.varies}. Fixed: {row.fixed}."),
+        paragraph(f"Lab scale: {row.lab}"),
+        code(command),
+        *map(table, tables(row, found)),
+    ]
+    if row.claims:
+        rows = [["claim", "verdict", "comparisons for it", "undecided", "against it"]]
+        for claim in row.claims:
+            kind, judged = verdict(claim, values)
+            kinds = [one.verdict for one in judged]
+            counts = [str(kinds.count(name)) for name in ("confirmed", "undecided at this scale", "contradicted")]
+            rows.append([claim.text, kind, *counts])
+        blocks.append(table(rows))
+    note = [paragraph(NOTES[row.name])] if row.name in NOTES else []
+    return [*blocks, *note, paragraph(facts)]
+
+
+NOTES: dict[str, str] = {}
+"""What is to be said about a row's result, by hand; numbers stay in the tables."""
+
+
+def tables(row: Row, found: Record) -> list[Rows]:
+    """Return the tables of a row, ours beside the paper's numbers where it gives some."""
+    values = results.values_of(found)
+    parts = found["parts"]
+    if row.layout == "columns":
+        return [_with_columns(row, list(parts), list(next(iter(parts.values()))["learners"]), values)]
+    lines = {part: [((part, name), name) for name in content["learners"]] for part, content in parts.items()}
+    if row.layout == "lines":
+        together = [(ref, ", ".join(ref)) for mine in lines.values() for ref, _ in mine]
+        return [_with_metrics(row, "", together, values)]
+    return [_with_metrics(row, part, mine, values) for part, mine in lines.items()]
+
+
+def _with_metrics(row: Row, corner: str, lines: list[tuple[Ref, str]], values: Values) -> Rows:
+    given = [m for m in row.metrics if any((*ref, m) in row.numbers for ref, _ in lines)]
+    header = [corner]
+    for metric in row.metrics:
+        header += [name_of(metric)] + (["paper"] if metric in given else [])
+    rows = [header]
+    for ref, label in lines:
+        cells = [label]
+        for metric in row.metrics:
+            cells.append(_number(results.summary_of(values, *ref, metric)))
+            if metric in given:
+                cells.append(_paper(row.numbers.get((*ref, metric))))
+        rows.append(cells)
+    return rows
+
+
+def _with_columns(row: Row, parts: list[str], learners: list[str], values: Values) -> Rows:
+    """Return one table with a column a part, the paper's number in brackets."""
+    metric = row.metrics[0]
+    rows = [[f"{name_of(metric)} (paper)", *parts]]
+    for name in learners:
+        cells = [name]
+        for part in parts:
+            paper = _paper(row.numbers.get((part, name, metric)))
+            cells.append(_number(results.summary_of(values, part, name, metric)) + (f" ({paper})" if paper else ""))
+        rows.append(cells)
+    return rows
+
+
+def name_of(metric: str) -> str:
+    """Return what a column is headed."""
+    return METRICS.get(metric, metric.removeprefix("accuracy of "))
+
+
+def _number(found: object) -> str:
+    return "–" if found is None else str(found).rpartition(" (n=")[0]
+
+
+def _paper(number: tuple[float, float | None] | None) -> str:
+    if number is None:
+        return ""
+    mean, sd = number
+    return f"{mean:.3f}" + ("" if sd is None else f" ± {sd:.3f}")
+
+
+def _row_page(row: Row, found: Record, values: Values, drawn: dict[str, Path], out: Path) -> Path:
+    """Write the page of one row: its result, every comparison, the settings of both scales."""
+    folder = out / "paper"
+    blocks = [*_section(row, found, values), *(picture(title, path, folder) for title, path in drawn.items())]
+    for claim in row.claims:
+        _, judged = verdict(claim, values)
+        blocks += [heading(3, claim.text), table(_comparisons(judged))]
+    for scale in ("lab", "paper"):
+        blocks.append(heading(2, f"Settings at {scale} scale"))
+        blocks.append(code(f"coldstream run {row.name_on_command_line} --scale {scale} --set data.root=FOLDER"))
+        for tree in row.experiments(scale).values() if row.measure is None else ():
+            blocks.append(code(yaml.safe_dump(tree, sort_keys=False, width=110).strip()))
+    Folder(folder).make()
+    Folder(folder).write(f"{row.slug}.md", "\n".join(block.markdown for block in blocks))
+    return folder / f"{row.slug}.md"
+
+
+def _comparisons(judged: Sequence[Judgement]) -> Rows:
+    rows = [["better", "than", "in", "by (mean ± standard error)", "pairs", "verdict"]]
+    for one in judged:
+        comparison = one.comparison
+        parts = (comparison.better[0], comparison.worse[0])
+        names = [ref[1] if parts[0] == parts[1] else ", ".join(ref) for ref in (comparison.better, comparison.worse)]
+        gain = "–" if one.gain is None else f"{one.gain + comparison.margin:+.3f}"
+        error = "" if one.error is None else f" ± {one.error:.3f}"
+        margin = f", by more than {comparison.margin:g}" if comparison.margin else ""
+        where = f"{name_of(comparison.metric)}{margin}" + (f" ({parts[0]})" if parts[0] == parts[1] else "")
+        rows.append([*names, where, gain + error, str(one.pairs), one.verdict])
+    return rows
