@@ -156,7 +156,7 @@ CAPACITY = Row(
     title="Class-incremental CIFAR-100 by buffer capacity",
     varies="the method, and the capacity of the replay buffer (30 to 150 Mb in the paper, a fifth to all of it here)",
     fixed="data, order, network, replayed examples a step, rates; CSSL stores 6 bits and 66% of the area",
-    setting=long,
+    setting=short,
     parts=_by_capacity,
     metrics=("omega_per_event", "omega_final", "final_accuracy"),
     numbers={
@@ -179,7 +179,7 @@ CAPACITY = Row(
         ),
     ),
     minutes=0,
-    lab=_LONG,
+    lab=_SHORT,
     figures=(Figure("capacity", "Ω_all by capacity"),),
 )
 
@@ -338,8 +338,13 @@ def _iid(setting: Setting) -> dict[str, Settings]:
         "CSSL, no aug.": cssl(setting, **large, augment=CROPS),
         "REMIND": remind(setting),
     }
-    stream = {"ordering": "iid", "test_every": None, "batches": 20}
-    return {"iid": setting.experiment(arms, stream=stream, offline={"enabled": False})}
+    changes: Settings = {
+        "stream": {"ordering": "iid", "test_every": None, "batches": 20},
+        "offline": {"enabled": False},
+    }
+    if setting.lab:
+        changes["data"] = {"per_class": 100}
+    return {"iid": setting.experiment(arms, **changes)}
 
 
 IID = Row(
@@ -362,7 +367,7 @@ IID = Row(
         ),
     ),
     minutes=0,
-    lab=_LONG,
+    lab=_LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
     figures=(Figure("events", "ECE on the way", {"value": "ece", "label": "ECE"}),),
 )
 
@@ -385,7 +390,7 @@ TRACK = Row(
     title="Accuracy after every class",
     varies="the method",
     fixed="class-incremental CIFAR-100, everything stored, nothing compressed, a test after every class",
-    setting=long,
+    setting=short,
     parts=_track,
     metrics=("omega_final", "final_accuracy"),
     numbers={},
@@ -401,7 +406,7 @@ TRACK = Row(
         ),
     ),
     minutes=0,
-    lab=_LONG + " Here a test comes after every class.",
+    lab=_SHORT + " Here a test comes after every class.",
     figures=(Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),),
 )
 
