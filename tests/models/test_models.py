@@ -46,11 +46,63 @@ def by_hand(channels, width, blocks, classes):
 
 @pytest.mark.parametrize(
     ("name", "width", "blocks"),
-    [("resnet10-16", 16, (1, 1, 2)), ("resnet14-16", 16, (2, 2, 2)), ("resnet18-20", 20, (2, 2, 2, 2))],
+    [
+        ("resnet10-16", 16, (1, 1, 2)),
+        ("resnet14-16", 16, (2, 2, 2)),
+        ("resnet20-16", 16, (3, 3, 3)),
+        ("resnet10-32", 32, (1, 1, 2)),
+        ("resnet18-20", 20, (2, 2, 2, 2)),
+    ],
 )
 def test_slim_networks_by_hand(name, width, blocks):
     assert count(Classifier(name, (3, 32, 32), 0, 20)) == by_hand(3, width, blocks, 20)
     assert count(Classifier(name, (1, 32, 32), 0, 20)) == by_hand(1, width, blocks, 20)
+
+
+def mobilenet_by_hand(channels, classes):
+    """A quarter of MobileNetV2's channels, rounded to multiples of 8, and its 1,280 at the end."""
+    widths = [8] + 2 * [8] + 3 * [8] + 4 * [16] + 3 * [24] + 3 * [40] + [80]
+    total, inputs = channels * 8 * 9 + 2 * 8, 8
+    for block, outputs in enumerate(widths):
+        inner = inputs if block == 0 else 6 * inputs
+        expand = 0 if block == 0 else inputs * inner + 2 * inner
+        total += expand + 9 * inner + 2 * inner + inner * outputs + 2 * outputs
+        inputs = outputs
+    return total + inputs * 1280 + 2 * 1280 + (1280 + 1) * classes
+
+
+def densenet_by_hand(channels, classes):
+    """Three blocks of four layers, each of which adds 8 channels through 32; between them half the channels stay."""
+    total, width = channels * 16 * 9 + 2 * 16, 16
+    for block in range(3):
+        if block:
+            total += 2 * width + width * (width // 2)
+            width //= 2
+        for _ in range(4):
+            total += 2 * width + width * 32 + 2 * 32 + 32 * 8 * 9
+            width += 8
+    return total + 2 * width + (width + 1) * classes
+
+
+@pytest.mark.parametrize(
+    ("name", "hand"), [("mobilenet-small", mobilenet_by_hand), ("densenet-small", densenet_by_hand)]
+)
+def test_other_small_networks_by_hand(name, hand):
+    for channels in (1, 3):
+        assert count(Classifier(name, (channels, 32, 32), 0, 20)) == hand(channels, 20)
+
+
+@pytest.mark.parametrize("name", ["resnet10-16", "resnet20-16", "resnet10-32", "mobilenet-small", "densenet-small"])
+@pytest.mark.parametrize("side", [16, 32])
+def test_small_networks_see_more_than_one_position_at_the_end(name, side):
+    """A quarter of the side is left at the end, an eighth in the mobile one."""
+    network = Classifier(name, (3, side, side), 0, 4)
+    last = [module for module in network.body.modules() if isinstance(module, nn.Conv2d)][-1]
+    sides = []
+    last.register_forward_hook(lambda module, inputs, output: sides.append(output.shape[-2:]))
+    assert network(torch.zeros(2, 3, side, side)).shape == (2, 4)
+    part = 8 if name == "mobilenet-small" else 4
+    assert sides == [(side // part, side // part)]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -14,6 +14,10 @@ from coldstream.models.split import UNSPLIT
 EXPECTED = {
     "resnet10-16": ((64, 16, 16), {"stages.2.1"}),
     "resnet14-16": ((64, 16, 16), {"stages.2.1"}),
+    "resnet20-16": ((64, 16, 16), {"stages.2.1", "stages.2.2"}),
+    "resnet10-32": ((128, 16, 16), {"stages.2.1"}),
+    "mobilenet-small": ((40, 8, 8), {"features.17", "features.18"}),
+    "densenet-small": ((28, 16, 16), {"features.denseblock3", "features.norm5"}),
     "resnet18-20": ((160, 8, 8), {"stages.3.1"}),
     "resnet18-cifar": ((512, 8, 8), {"stages.3.1"}),
     "resnet18": ((512, 2, 2), {"layer4.1"}),
@@ -103,7 +107,10 @@ def test_torchvisions_other_resnets():
     assert count(parts.plastic) == count(network.layer4[1:]) + count(network.fc)
 
 
-SPLIT = ["resnet10-16", "resnet14-16", "resnet18-20", "resnet18-cifar", "resnet18", "mobilenet_v2"]
+SPLIT = [
+    *("resnet10-16", "resnet14-16", "resnet20-16", "resnet10-32", "resnet18-20", "resnet18-cifar", "resnet18"),
+    *("mobilenet_v2", "mobilenet-small", "densenet-small"),
+]
 
 
 @pytest.mark.parametrize("channels", [1, 3])

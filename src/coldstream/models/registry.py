@@ -37,6 +37,41 @@ def _torchvision(name: str, head: str) -> Callable[[Shape], nn.Module]:
     return build
 
 
+def _mobilenet_small(shape: Shape) -> nn.Module:
+    """MobileNetV2 at a quarter of its width, the image halved three times instead of five."""
+    from torchvision.models import MobileNetV2
+
+    # Expansion, channels, blocks and stride of each stage, as torchvision has them but for two strides of 1.
+    stages = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 1),
+        (6, 320, 1, 1),
+    )
+    network: nn.Module = MobileNetV2(width_mult=0.25, inverted_residual_setting=[list(stage) for stage in stages])
+    _replace(network, "classifier.1", nn.Identity())
+    _replace(network, "features.0.0", _stem(shape[0], 8))
+    return network
+
+
+def _densenet_small(shape: Shape) -> nn.Module:
+    """DenseNet of three blocks of four layers that add 8 channels each, for images that are not halved first."""
+    from torchvision.models import DenseNet
+
+    network: nn.Module = DenseNet(growth_rate=8, block_config=(4, 4, 4), num_init_features=16)
+    _replace(network, "classifier", nn.Identity())
+    _replace(network, "features.conv0", _stem(shape[0], 16))
+    _replace(network, "features.pool0", nn.Identity())
+    return network
+
+
+def _stem(channels: int, outputs: int) -> nn.Conv2d:
+    return _with_channels(nn.Conv2d(channels, outputs, 3, padding=1), channels)
+
+
 def _replace(network: nn.Module, path: str, module: nn.Module) -> None:
     parent, _, name = path.rpartition(".")
     setattr(network.get_submodule(parent), name, module)
@@ -67,8 +102,12 @@ MODELS: dict[str, Callable[[Shape], nn.Module]] = {
     "resnet8-16": _small(16, 1, 1, 1),
     "resnet10-16": _small(16, 1, 1, 2),  # the smallest of which a part can be frozen and a part learn
     "resnet14-16": _small(16, 2, 2, 2),
+    "resnet20-16": _small(16, 3, 3, 3),
+    "resnet10-32": _small(32, 1, 1, 2),
     "resnet18-20": _small(20, 2, 2, 2, 2),
     "resnet18-cifar": _small(64, 2, 2, 2, 2),
+    "mobilenet-small": _mobilenet_small,
+    "densenet-small": _densenet_small,
     "resnet18": _torchvision("resnet18", "fc"),
     "resnet101": _torchvision("resnet101", "fc"),
     "mobilenet_v2": _torchvision("mobilenet_v2", "classifier.1"),
