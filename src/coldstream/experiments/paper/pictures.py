@@ -158,7 +158,7 @@ def _crossing(path: Path, row: Row, figure: Figure, found: Record) -> None:
         axes.axhline(0, color=plots.QUIET, linewidth=1)
         for number, (network, parameters) in enumerate(crossing.NETWORKS.items()):
             gains = {}
-            for length in crossing.LENGTHS:
+            for length in crossing.LENGTHS[network]:
                 part = crossing.part(network, length)
                 light, strong = (values.get((part, arm, metric), {}) for arm in (crossing.LIGHT, crossing.STRONG))
                 if seeds := sorted(light.keys() & strong.keys()):
@@ -168,7 +168,8 @@ def _crossing(path: Path, row: Row, figure: Figure, found: Record) -> None:
             if fewest:
                 _line(axes, list(gains), table, f"{network}, {parameters} parameters", number)
         axes.set_xscale("log")
-        axes.set_xticks(crossing.LENGTHS, [str(length) for length in crossing.LENGTHS])
+        lengths = sorted({length for mine in crossing.LENGTHS.values() for length in mine})
+        axes.set_xticks(lengths, [str(length) for length in lengths])
         axes.set_xticks([], minor=True)
         axes.set_xlabel("images of each of ten classes")
         axes.set_ylabel(label, fontsize=9)
