@@ -124,7 +124,7 @@ class Row:
     lab
         In words: the lab scale, and what was tried to find it.
     layout
-        A table for each part; one with a column a part, for a single metric; or one with a line a part and learner.
+        A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
     measure
         For a row that streams nothing: a scale -> what it found, in the form of `results.of_runs`.
     """

@@ -96,10 +96,10 @@ ORDERINGS = Row(
     fixed="data, network, rates; CSSL at 100 Mb stores 4 bits and 75% of the area, at 200 Mb 4 bits, at 300 Mb all",
     setting=setting,
     parts=_parts,
-    metrics=("omega_per_event",),
+    metrics=("omega_per_event", "omega_final"),
     layout="columns",
     numbers={
-        (order + suffix, name, "omega_per_event"): (value, None)
+        (order + suffix, name, "omega_final"): (value, None)
         for name, both in _PAPER.items()
         for suffix, values in zip(("", ", pre-trained"), both, strict=True)
         for order, value in zip(ORDERS, values, strict=True)

@@ -23,7 +23,14 @@ def setting(scale: str) -> Setting:
         "learner": cifar100.network(recipe),
         "base": {"classes": 100, "epochs": 50, "batch": 128, "rate": 0.1, "weight_decay": 5e-4, "augment": CROPS},
         # The paper divides by the accuracy of torchvision's weights; an offline model per event is ours.
-        "offline": {"epochs": 90, "batch": 256, "rate": 0.1, "weight_decay": 1e-4, "augment": CROPS},
+        "offline": {
+            "epochs": 90,
+            "batch": 256,
+            "rate": 0.1,
+            "weight_decay": 1e-4,
+            "augment": CROPS,
+            "drops": (30, 60),
+        },
         "seeds": [0],
         "prequential": False,
         "checkpoint_every": 10_000,
@@ -76,7 +83,8 @@ def _methods(where: Setting) -> dict[str, Settings]:
             f"CSSL + pre-train + JPEG, {name}": cssl(where, **on_disk(where, size), **where.pretrained),
         }
     arms["Deep SLDA"] = cifar100.slda(where)
-    arms["CSSL + pre-train, unlimited"] = cssl(where, codec="raw", capacity=None, **where.pretrained)
+    everything = {"codec": "raw"} if where.lab else _JPEG  # raw it would be 193 GB
+    arms["CSSL + pre-train, unlimited"] = cssl(where, **everything, capacity=None, **where.pretrained)
     arms["CSSL, 6 bit, 8 Gb"] = cssl(where, **in_memory(where, "8GB"), codec="resize(0.75)|quantize(6)")
     return {"ImageNet": where.experiment(arms)}
 
@@ -98,7 +106,7 @@ METHODS = Row(
     fixed="data, order, network, rates; in memory CSSL stores 4 bits and 75% of the area",
     setting=setting,
     parts=_methods,
-    metrics=("top5_omega_per_event", "top5_omega_final", "final_accuracy"),
+    metrics=("top5_omega_per_event", "top5_omega_final", "average_top5", "final_accuracy"),
     numbers={
         ("ImageNet", name, "top5_omega_final"): (value, None)
         for name, value in {
@@ -123,7 +131,7 @@ METHODS = Row(
     claims=(
         Claim(
             "In memory, REMIND is better than CSSL at the smallest capacity",
-            above("ImageNet", "REMIND, 1.5 Gb", "CSSL, 1.5 Gb", metric="top5_omega_per_event"),
+            above("ImageNet", "REMIND, 1.5 Gb", "CSSL, 1.5 Gb", metric="average_top5"),
         ),
         Claim(
             "With JPEG files CSSL is better than every baseline",
@@ -131,19 +139,19 @@ METHODS = Row(
                 "ImageNet",
                 ["CSSL + JPEG, 1.5 Gb", "CSSL + JPEG, 8 Gb"],
                 ["REMIND, 8 Gb", "REMIND + extra params, 8 Gb", "Deep SLDA", "ExStream, 8 Gb"],
-                metric="top5_omega_per_event",
+                metric="average_top5",
             ),
         ),
         Claim(
             "CSSL improves as the buffer grows",
             tuple(
-                Comparison(("ImageNet", f"{name}, 8 Gb"), ("ImageNet", f"{name}, 1.5 Gb"), "top5_omega_per_event")
+                Comparison(("ImageNet", f"{name}, 8 Gb"), ("ImageNet", f"{name}, 1.5 Gb"), "average_top5")
                 for name in ("CSSL", "CSSL + pre-train", "CSSL + JPEG", "CSSL + pre-train + JPEG")
             ),
         ),
         Claim(
             "In equal bytes, 4 bits are better than 6",
-            above("ImageNet", "CSSL, 8 Gb", "CSSL, 6 bit, 8 Gb", metric="top5_omega_per_event"),
+            above("ImageNet", "CSSL, 8 Gb", "CSSL, 6 bit, 8 Gb", metric="average_top5"),
         ),
     ),
     minutes=0,
@@ -168,11 +176,11 @@ BASE = Row(
     fixed="data, order, network, replay",
     setting=setting,
     parts=_base,
-    metrics=("omega_per_event", "top5_omega_per_event", "final_accuracy"),
+    metrics=("omega_per_event", "omega_final", "top5_omega_per_event", "top5_omega_final"),
     numbers={
         (f"{classes} classes", "REMIND", metric): (value, None)
         for classes, one, five in ((10, 0.478, 0.651), (50, 0.727, 0.848), (100, 0.835, 0.856))
-        for metric, value in (("omega_per_event", one), ("top5_omega_per_event", five))
+        for metric, value in (("omega_final", one), ("top5_omega_final", five))
     },
     claims=(
         Claim(

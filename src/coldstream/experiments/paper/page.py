@@ -22,6 +22,8 @@ METRICS = {
     "omega_final": "Ω_all (final offline)",
     "top5_omega_per_event": "top-5 Ω_all",
     "top5_omega_final": "top-5 Ω_all (final offline)",
+    "average_accuracy": "average accuracy",
+    "average_top5": "average top-5",
     "final_accuracy": "final accuracy",
     "average_ece": "average ECE",
     "bias_to_last_batch": "taken for the last batch",
@@ -144,7 +146,8 @@ def tables(row: Row, found: Record) -> list[Rows]:
     values = results.values_of(found)
     parts = found["parts"]
     if row.layout == "columns":
-        return [_with_columns(row, list(parts), list(next(iter(parts.values()))["learners"]), values)]
+        learners = list(next(iter(parts.values()))["learners"])
+        return [_with_columns(row, metric, list(parts), learners, values) for metric in row.metrics]
     lines = {part: [((part, name), name) for name in content["learners"]] for part, content in parts.items()}
     if row.layout == "lines":
         together = [(ref, ", ".join(ref)) for mine in lines.values() for ref, _ in mine]
@@ -168,10 +171,10 @@ def _with_metrics(row: Row, corner: str, lines: list[tuple[Ref, str]], values: V
     return rows
 
 
-def _with_columns(row: Row, parts: list[str], learners: list[str], values: Values) -> Rows:
+def _with_columns(row: Row, metric: str, parts: list[str], learners: list[str], values: Values) -> Rows:
     """Return one table with a column a part, the paper's number in brackets."""
-    metric = row.metrics[0]
-    rows = [[f"{name_of(metric)} (paper)", *parts]]
+    given = any((part, name, metric) in row.numbers for part in parts for name in learners)
+    rows = [[name_of(metric) + " (paper)" * given, *parts]]
     for name in learners:
         cells = [name]
         for part in parts:

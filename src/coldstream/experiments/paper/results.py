@@ -99,6 +99,8 @@ def _compact(run: Record, last: list[Record]) -> Record:
     events = [{key: _short(event[key]) for key in _OF_A_TEST if event.get(key) is not None} for event in tests]
     found: Record = {"seed": run["seed"], "numbers": numbers, "events": events}
     if not tasks:
+        for name, value in (("average_accuracy", "accuracy"), ("average_top5", "top5")):
+            numbers[name] = round(sum(event[value] for event in tests) / len(tests), 5)
         confusion = last[0]["confusion"]
         numbers |= biases(last[0]["classes"], confusion["columns"], confusion["rows"], _last_batch(run))
         found["confusion"] = {"classes": last[0]["classes"], **confusion}
