@@ -49,6 +49,23 @@ def test_updates_are_those_of_torch_sgd(precision):
         np.testing.assert_allclose(mine.state()[name], velocity.numpy(), rtol=0, atol=1e-5)
 
 
+def test_without_momentum_a_step_is_the_gradient(tmp_path):
+    engine = Engine(Classifier("linear", (3, 8, 8), 0, 4), momentum=0, weight_decay=0.5)
+    for step in range(2):
+        images, targets = batch(step)
+        weight = engine.classifier.weight.detach().clone()
+        x = images.flatten(1)
+        error = torch.softmax(x @ weight.T + engine.classifier.bias.detach(), 1) - targets
+        engine.update(images, targets, 0.1, 0, step)
+        wanted = weight - 0.1 * (error.T @ x / len(x) + 0.5 * weight)
+        torch.testing.assert_close(engine.classifier.weight.detach(), wanted)
+    assert not [name for name in engine.state() if name.startswith("momentum.")]
+    learner = CSSL(model="linear", momentum=0, size=8)
+    learner.learn_one(np.zeros((8, 8, 3), np.uint8), 0)
+    learner.save(tmp_path / "learner")
+    assert CSSL.load(tmp_path / "learner").fingerprint() == learner.fingerprint()
+
+
 def test_memory_formats_agree_within_rounding():
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
     tables = []

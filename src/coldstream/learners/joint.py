@@ -8,6 +8,8 @@ from typing import Any
 from coldstream.learners.batches import ScratchLearner
 from coldstream.learners.intake import whole
 from coldstream.learners.offline import OfflineRecipe
+from coldstream.models import Classifier
+from coldstream.models.freezing import check_share, first_layers
 
 
 class Offline(ScratchLearner):
@@ -20,6 +22,10 @@ class Offline(ScratchLearner):
     ----------
     epochs, batch, rate, momentum, weight_decay, augment, drops
         As `coldstream.learners.OfflineRecipe` has them.
+    freeze
+        The share of the body's parameters that stay as `init` gave them, from 0 to 1: whole layers in the order in
+        which they work, from the input on, as many as do not exceed it. A frozen BatchNorm keeps its statistics
+        too. With 1 only the head is trained. `frozen_share` says what it comes to in all, head included.
     **settings
         `storage`, and those of `coldstream.learners.network.NetworkLearner`.
     """
@@ -34,11 +40,25 @@ class Offline(ScratchLearner):
         weight_decay: float = 5e-4,
         augment: str = "crop|flip",
         drops: Sequence[int] = (),
+        freeze: float = 0.0,
         **settings: Any,
     ) -> None:
-        own = {"drops": [whole("drops", epoch, 0) for epoch in drops]}
+        check_share(freeze)
+        own = {"drops": [whole("drops", epoch, 0) for epoch in drops], "freeze": freeze}
         settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
         super().__init__(own, momentum=momentum, weight_decay=weight_decay, **settings)
+
+    def _network(self, shape: tuple[int, ...]) -> Classifier:
+        classifier = super()._network(shape)
+        classifier.freeze(first_layers(classifier.body, shape, self.settings["freeze"]))
+        return classifier
+
+    def frozen_share(self) -> float:
+        """Return the share of the network's parameters that training never changes."""
+        if self.shape is None:
+            return 0.0
+        frozen = (p.numel() for p in self.engine.classifier.parameters() if not p.requires_grad)
+        return sum(frozen) / self.parameters()
 
     def _recipe(self, kind: type[OfflineRecipe] = OfflineRecipe, **changes: Any) -> OfflineRecipe:
         return super()._recipe(kind, drops=tuple(self.settings["drops"]), **changes)

@@ -26,11 +26,12 @@ class SGD:
         for name, parameter in self._parameters.items():
             if parameter.grad is None:
                 continue
-            if name not in self.velocity:
-                self.velocity[name] = torch.zeros_like(parameter)
             parameters.append(parameter.data)
             gradients.append(parameter.grad)
-            velocities.append(self.velocity[name])
+            if self.momentum:  # the kernel takes no velocities without
+                if name not in self.velocity:
+                    self.velocity[name] = torch.zeros_like(parameter)
+                velocities.append(self.velocity[name])
             parameter.grad = None
         with torch.no_grad():
             torch._fused_sgd_(

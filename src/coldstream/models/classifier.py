@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class Classifier(nn.Module):
         with torch_generator(seed, 0, "weights"):
             self.body, self.features = build_body(model, shape)
         self.seed = seed
+        self._still: list[nn.Module] = []
         # Nobody knows what a module of the user's draws: it always gets a generator of its own.
         self.draws = not isinstance(model, str) or any(
             isinstance(module, nn.modules.dropout._DropoutNd) for module in self.body.modules()
@@ -56,6 +58,21 @@ class Classifier(nn.Module):
     def head(self, features: Tensor) -> Tensor:
         """Return the logits of features (N, d)."""
         return F.linear(features, self.weight, self.bias)
+
+    def freeze(self, layers: Iterable[nn.Module]) -> None:
+        """Let layers of the body stay as they are: neither their parameters nor their statistics change any more."""
+        for layer in layers:
+            self._still.append(layer)
+            for parameter in layer.parameters(recurse=False):
+                parameter.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Change the mode, as any module; frozen layers are always in evaluation mode."""
+        super().train(mode)
+        for layer in self._still:
+            layer.training = False
+        return self
 
     def grow(self, rows: int) -> None:
         """Add rows until there are `rows`; those that exist keep their bits."""
