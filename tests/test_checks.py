@@ -97,8 +97,8 @@ class KeepsInputs(CSSL):
 
 
 class ForgetsMomentum(CSSL):
-    def _restore(self, plain, arrays):
-        super()._restore(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
+    def _restore_own(self, plain, arrays):
+        super()._restore_own(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
 
 
 class OverBudget(CSSL):

@@ -151,7 +151,7 @@ def check_saves_the_moment(factory: Factory) -> None:
     learner = _taught(factory)
     images, _ = _images(8, seed=1)
     before = learner.fingerprint()
-    state = learner._state()[1]
+    state = learner._state()[1] | learner._own_state()[1]
     copies = {name: array.copy() for name, array in state.items()}
     with tempfile.TemporaryDirectory() as folder:
         saving = learner.save(Path(folder, "kept"), wait=False)
