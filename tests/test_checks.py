@@ -101,6 +101,12 @@ class ForgetsMomentum(CSSL):
         super()._restore_own(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
 
 
+class ForgetsMomentumOfLaterTasks(CSSL):
+    def _restore_own(self, plain, arrays):
+        later = self._tasks.at > 0
+        super()._restore_own(plain, {n: a for n, a in arrays.items() if not (later and n.startswith("momentum."))})
+
+
 class OverBudget(CSSL):
     def _build(self, shape):
         super()._build(shape)
@@ -124,7 +130,7 @@ class SnapshotsThatLearnOn(CSSL):
     "broken",
     [
         *(DrawsGlobally, LearnsWhenAsked, KeepsInputs, ForgetsMomentum, OverBudget, ChangesBeforeChecking),
-        SnapshotsThatLearnOn,
+        *(SnapshotsThatLearnOn, ForgetsMomentumOfLaterTasks),
     ],
 )
 def test_checks_notice(broken):

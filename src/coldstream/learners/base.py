@@ -250,18 +250,8 @@ class Learner(ABC):
             self._learn(new)
             self._last = new[-1].id, self.classes.enter(new[-1].label), here
             if len(self._tasks) > 1 and self._buffer() is not None:
-                self._forget_elsewhere(new)
+                self._tasks.forget_elsewhere(self, [id_key(example.id) for example in new])
         return [example.id for example in examples]
-
-    def _forget_elsewhere(self, new: Sequence[Example]) -> None:
-        """Remove what other tasks have stored under the ids of examples that this one has learned."""
-        here = self._tasks.at
-        for task in self._tasks.each(self):
-            for key in (id_key(example.id) for example in new):
-                if task != here and (old := self._stored_label(key)) is not None:
-                    self._uncount(old)
-                    self._forget(key)
-        self._tasks.turn_to(self, here)
 
     def base_init(
         self,
@@ -366,7 +356,7 @@ class Learner(ABC):
         """
         with self._lock:
             key, new = id_key(check_id(id)), as_label(label)
-            old = self._found(key)
+            old = self._tasks.stored_label(self, key)
             if old is None:
                 return False
             self.classes.check([new])
@@ -384,7 +374,7 @@ class Learner(ABC):
         """
         with self._lock:
             key = id_key(check_id(id))
-            old = self._found(key)
+            old = self._tasks.stored_label(self, key)
             if old is None:
                 return False
             self._uncount(old)
@@ -432,13 +422,6 @@ class Learner(ABC):
         """Take one example off a class's count: it was forgotten, relabelled or learned anew."""
         if row is not None:
             self.classes.counts[row] = max(0, self.classes.counts[row] - 1)
-
-    def _found(self, key: int) -> int | None:
-        """Turn to the task that stores an example, and return its label there; None where none does."""
-        for _ in self._tasks.each(self):
-            if (label := self._stored_label(key)) is not None:
-                return label
-        return None
 
     def _stored_label(self, key: int) -> int | None:
         buffer = self._buffer()

@@ -156,6 +156,23 @@ class Tasks:
             self.turn_to(learner, number)
             yield number
 
+    def stored_label(self, learner: Learner, key: int) -> int | None:
+        """Turn to the task that stores an example, and return its label there; None where none does."""
+        for _ in self.each(learner):
+            if (label := learner._stored_label(key)) is not None:
+                return label
+        return None
+
+    def forget_elsewhere(self, learner: Learner, keys: list[int]) -> None:
+        """Remove examples from all tasks but the one at work, which has learned them."""
+        here = self.at
+        for number in self.each(learner):
+            for key in keys if number != here else ():
+                if (label := learner._stored_label(key)) is not None:
+                    learner._uncount(label)
+                    learner._forget(key)
+        self.turn_to(learner, here)
+
     def _rest(self, learner: Learner) -> None:
         """Put away what is the own of the task at work. An interrupt at any moment leaves all tasks whole."""
         if self.at != _NOBODY:
