@@ -325,7 +325,7 @@ def check_tasks_resume_to_the_bit(factory: Factory) -> None:
     assert straight.fingerprint() == loaded.fingerprint(), "a stopped and resumed stream went another way"
 
 
-def check_bad_tasks_change_nothing(factory: Factory) -> None:
+def check_tasks_survive_bad_input(factory: Factory) -> None:
     """A task that cannot be, or an example that cannot be of it, is a ValueError and leaves all as it was."""
     good, _ = _images(1)
     if not factory().multi_task:
