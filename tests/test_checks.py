@@ -97,8 +97,14 @@ class KeepsInputs(CSSL):
 
 
 class ForgetsMomentum(CSSL):
-    def _restore(self, plain, arrays):
-        super()._restore(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
+    def _restore_own(self, plain, arrays):
+        super()._restore_own(plain, {name: a for name, a in arrays.items() if not name.startswith("momentum.")})
+
+
+class ForgetsMomentumOfLaterTasks(CSSL):
+    def _restore_own(self, plain, arrays):
+        later = self._tasks.at > 0
+        super()._restore_own(plain, {n: a for n, a in arrays.items() if not (later and n.startswith("momentum."))})
 
 
 class OverBudget(CSSL):
@@ -124,7 +130,7 @@ class SnapshotsThatLearnOn(CSSL):
     "broken",
     [
         *(DrawsGlobally, LearnsWhenAsked, KeepsInputs, ForgetsMomentum, OverBudget, ChangesBeforeChecking),
-        SnapshotsThatLearnOn,
+        *(SnapshotsThatLearnOn, ForgetsMomentumOfLaterTasks),
     ],
 )
 def test_checks_notice(broken):

@@ -2,7 +2,7 @@
 
     birds/
       manifest.json               what the learner is, and which files make it up
-      state-<n>-<token>.safetensors   weights, optimiser, index of the buffer
+      state-<n>-<token>.safetensors   weights, optimiser, indexes of the buffers
       rows-<n>-<token>.bin        packed examples, appended to and never rewritten as a whole
 
 A crash at any instant leaves the last manifest and all the files that it names. Files are JSON, safetensors
@@ -24,7 +24,7 @@ import threading
 import weakref
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from coldstream.replay import ReplayBuffer
 from coldstream.replay.rows import Frozen
 
-FORMAT, VERSION = "coldstream-checkpoint", 1
+FORMAT, VERSION = "coldstream-checkpoint", 2
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"^(state|rows)-\d+-[0-9a-f]{8}\.(safetensors|bin)$|^manifest\.json(\.tmp)?$")
 _SMALL, _LARGE = 4_000_000, 16_000_000
@@ -58,9 +58,10 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Segment:
-    """One file of packed rows, in ascending order of serial number, from `first` to `last`."""
+    """One file of packed rows of one buffer, in ascending order of serial number, from `first` to `last`."""
 
     file: str
+    buffer: int
     first: int
     last: int
     rows: int
@@ -137,19 +138,47 @@ def _complain(errors: list[str]) -> None:
 
 
 @dataclass
-class Plan:
-    """A checkpoint of one moment: what to write, and which rows of the buffer for which segments."""
+class Rows:
+    """The rows of one buffer at one moment: the segments that hold some already, and those to write."""
 
-    plain: dict[str, Any]
-    arrays: Arrays
+    buffer: int
     kept: list[Segment]
     jobs: list[int]
     serials: NDArray[np.int64]
-    rows: Frozen | None
+    frozen: Frozen
     fixed: bool
 
+    def write(self, folder: Path, step: int) -> list[Segment]:
+        """Write the segments that are missing; return all."""
+        ends = np.cumsum([0, *self.jobs]).tolist()
+        parts = chain.from_iterable(self._parts(left, right) for left, right in pairwise(ends))
+        written = [self._write_segment(folder, step, start, stop) for start, stop in parts]
+        return sorted(self.kept + written, key=lambda segment: segment.first)
+
+    def _parts(self, left: int, right: int) -> Iterable[tuple[int, int]]:
+        """Cut a range of rows where a segment would become large, so that to write one anew never takes long."""
+        last = np.cumsum(self.frozen.lengths[left:right]) - 1
+        cuts = [left, *(left + np.flatnonzero(np.diff(last // _LARGE)) + 1).tolist(), right]
+        return pairwise(cuts)
+
+    def _write_segment(self, folder: Path, step: int, start: int, stop: int) -> Segment:
+        serials, lengths = self.serials[start:stop], self.frozen.lengths[start:stop]
+        head = [serials.tobytes()] if self.fixed else [serials.tobytes(), lengths.tobytes()]
+        name = f"rows-{step}-{secrets.token_hex(4)}.bin"
+        sizes = _write_file(folder / name, chain(head, self.frozen.read(start, stop)))
+        return Segment(name, self.buffer, int(serials[0]), int(serials[-1]), stop - start, **sizes)
+
+
+@dataclass
+class Plan:
+    """A checkpoint of one moment: what to write."""
+
+    plain: dict[str, Any]
+    arrays: Arrays
+    rows: list[Rows]
+
     def write(self, folder: Path) -> list[Segment]:
-        """Write the checkpoint into `folder` and return the segments that now hold the buffer's rows.
+        """Write the checkpoint into `folder` and return the segments that now hold the buffers' rows.
 
         Whatever else the folder held as a checkpoint is replaced, at one instant.
         """
@@ -157,7 +186,7 @@ class Plan:
             folder.mkdir(parents=True, exist_ok=True)
             _remove_all_but(folder, _files_of(folder))
             plain = {"format": FORMAT, "version": VERSION, **self.plain}
-            segments = sorted(self.kept + self._write_rows(folder), key=lambda segment: segment.first)
+            segments = [segment for rows in self.rows for segment in rows.write(folder, plain["step"])]
             name = f"state-{plain['step']}-{secrets.token_hex(4)}.safetensors"
             data = safetensors.numpy.save({key: np.asarray(value, order="C") for key, value in self.arrays.items()})
             plain["state"] = {"file": name, **_write_file(folder / name, [data])}
@@ -170,53 +199,46 @@ class Plan:
         return segments
 
     def close(self) -> None:
-        """Let go of the buffer's rows."""
-        if self.rows is not None:
-            self.rows.close()
-
-    def _write_rows(self, folder: Path) -> list[Segment]:
-        ends = np.cumsum([0, *self.jobs]).tolist()
-        parts = chain.from_iterable(self._parts(left, right) for left, right in pairwise(ends))
-        return [self._write_segment(folder, start, stop) for start, stop in parts]
-
-    def _parts(self, left: int, right: int) -> Iterable[tuple[int, int]]:
-        """Cut a range of rows where a segment would become large, so that to write one anew never takes long."""
-        assert self.rows is not None
-        last = np.cumsum(self.rows.lengths[left:right]) - 1
-        cuts = [left, *(left + np.flatnonzero(np.diff(last // _LARGE)) + 1).tolist(), right]
-        return pairwise(cuts)
-
-    def _write_segment(self, folder: Path, start: int, stop: int) -> Segment:
-        assert self.rows is not None
-        serials, lengths = self.serials[start:stop], self.rows.lengths[start:stop]
-        head = [serials.tobytes()] if self.fixed else [serials.tobytes(), lengths.tobytes()]
-        name = f"rows-{self.plain['step']}-{secrets.token_hex(4)}.bin"
-        sizes = _write_file(folder / name, chain(head, self.rows.read(start, stop)))
-        return Segment(name, int(serials[0]), int(serials[-1]), stop - start, **sizes)
+        """Let go of the buffers' rows."""
+        for rows in self.rows:
+            rows.frozen.close()
 
 
 def plan(
-    folder: Path, plain: dict[str, Any], arrays: Arrays, buffer: ReplayBuffer | None, known: list[Segment]
+    folder: Path, plain: dict[str, Any], arrays: Arrays, buffers: Sequence[ReplayBuffer], known: list[Segment]
 ) -> Plan:
     """Return what to write for a checkpoint of this moment into `folder`; `close` it in the end.
 
     `plain` and `arrays` are the plan's own from here on. `known` are the segments that this learner wrote to or read
-    from the folder: rows in them are not written again. A last segment that is still small is written anew together
-    with what is new, and so are those with the largest shares of dead rows, once over a half and up to a fixed
-    number of bytes: files stay few and a checkpoint's cost bounded.
+    from the folder: rows in them are not written again.
     """
     _check_target(folder)
-    plain = {**plain, "environment": environment()}
-    if buffer is None:
-        return Plan(plain, arrays, [], [], np.empty(0, np.int64), None, True)
     there = _files_of(folder) if known else set()
+    found = Plan({**plain, "environment": environment()}, arrays, [])
+    try:
+        for number, buffer in enumerate(buffers):
+            mine = [segment for segment in known if segment.buffer == number]
+            found.rows.append(_plan_rows(number, buffer, mine if all(one.file in there for one in mine) else []))
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _plan_rows(number: int, buffer: ReplayBuffer, known: list[Segment]) -> Rows:
+    """Return which rows of a buffer to write, where `known` segments hold some.
+
+    A last segment that is still small is written anew together with what is new, and so are those with the largest
+    shares of dead rows, once over a half and up to a fixed number of bytes: files stay few and a checkpoint's cost
+    bounded.
+    """
     serials = buffer.index.serials.view
     order = np.argsort(serials, kind="stable")
     serials = serials[order].astype(np.int64)
     bounds = (
         np.searchsorted(serials, [(segment.first, segment.last + 1) for segment in known]).reshape(-1, 2).tolist()
     )
-    spans = dict(zip(known, bounds, strict=True)) if all(segment.file in there for segment in known) else {}
+    spans = dict(zip(known, bounds, strict=True))
     kept = [segment for segment, (left, right) in spans.items() if left < right]
     jobs: list[tuple[int, int]] = []
     written = spans[kept[-1]][1] if kept else 0
@@ -235,7 +257,7 @@ def plan(
     wanted = np.concatenate([np.arange(left, right) for left, right in jobs] or [np.empty(0, np.int64)])
     frozen = buffer.rows.freeze(order[wanted])
     counts = [right - left for left, right in jobs]
-    return Plan(plain, arrays, kept, counts, serials[wanted], frozen, buffer.codec.row_bytes is not None)
+    return Rows(number, kept, counts, serials[wanted], frozen, buffer.codec.row_bytes is not None)
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Arrays, list[Segment]]:
@@ -263,9 +285,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{str(path)!r} is not a Coldstream checkpoint")
     found = manifest.get("version")
-    if not isinstance(found, int) or found > VERSION:
+    if found != VERSION:
         raise CheckpointError(
-            f"checkpoint {str(folder)!r} has format version {found}; this Coldstream reads up to {VERSION}: update it"
+            f"checkpoint {str(folder)!r} has format version {found}; this Coldstream reads {VERSION}: load it with "
+            "the one that wrote it"
         )
     if manifest.get("crc32") != _checksum(manifest):
         raise CheckpointError(f"checkpoint {str(folder)!r} is damaged: the checksum of its {MANIFEST} is wrong")

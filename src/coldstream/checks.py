@@ -38,13 +38,13 @@ def _images(count: int, seed: int = 0) -> tuple[Pixels, list[str]]:
     return images, [_NAMES[label] for label in labels]
 
 
-def _fresh(factory: Factory) -> Learner:
+def _fresh(factory: Factory, task: str | None = None) -> Learner:
     """Return a learner that is ready to stream."""
     learner = factory()
     if learner.needs_base_init:
         images, labels = _images(24, seed=99)
         base = Dataset("base", images, np.array([_NAMES.index(label) for label in labels]), _NAMES)
-        learner.base_init(base)
+        learner.base_init(base) if task is None else learner.base_init(base, task=task)
     return learner
 
 
@@ -151,7 +151,7 @@ def check_saves_the_moment(factory: Factory) -> None:
     learner = _taught(factory)
     images, _ = _images(8, seed=1)
     before = learner.fingerprint()
-    state = learner._state()[1]
+    state = learner._state()[1] | learner._own_state()[1]
     copies = {name: array.copy() for name, array in state.items()}
     with tempfile.TemporaryDirectory() as folder:
         saving = learner.save(Path(folder, "kept"), wait=False)
@@ -263,6 +263,91 @@ def check_failed_base_init_changes_nothing(factory: Factory) -> None:
     assert learner.fingerprint() == before, "interrupted base initialisation changed the learner"
     _refusal(lambda: learner.base_init(base.take(np.arange(0))))
     assert learner.fingerprint() == before, "refused base initialisation changed the learner"
+
+
+def _with_tasks(factory: Factory, count: int) -> Iterator[tuple[Learner, int]]:
+    """Let a learner learn two tasks in turn, with labels in common; give it and the number after each example."""
+    learner = _fresh(factory, "first")
+    images, labels = _images(count)
+    for i, (image, label) in enumerate(zip(images, labels[::2] + labels[1::2], strict=True)):
+        learner.learn_one(image, label, task=("first", "second")[i % 3 % 2])
+        yield learner, i
+
+
+def _taught_tasks(factory: Factory) -> Learner:
+    *_, (learner, _) = _with_tasks(factory, 16)
+    return learner
+
+
+def check_tasks_are_apart(factory: Factory) -> None:
+    """Tasks have classes of their own, also where labels are the same; asking changes none of them."""
+    if not factory().multi_task:
+        return
+    learner = _taught_tasks(factory)
+    assert learner.tasks_ == ["first", "second"], f"tasks_ is {learner.tasks_}"
+    images, _ = _images(5, seed=1)
+    before = learner.fingerprint()
+    answers = {task: learner.predict_proba_many(images, task=task) for task in ("first", "second", "first")}
+    for task, table in answers.items():
+        assert table.shape == (5, len(learner.classes_of(task))), f"expected a column a class, got {table.shape}"
+        assert np.allclose(table.sum(axis=1), 1), "rows are not probabilities"
+        assert np.array_equal(table, learner.predict_proba_many(images, task=task)), "one question, two answers"
+        assert list(learner.predict_proba_one(images[0], task=task)) == learner.classes_of(task)
+    assert learner.predict_many(images[:2], task="third") == [None, None], "a task that never came has an answer"
+    assert learner.fingerprint() == before, "predicting changed the learner"
+    learner.learn_one(images[0], "elm", task="second")
+    assert "elm" in learner.classes_of("second"), "a class that a task has learned is unknown"
+    assert "elm" not in learner.classes_of("first"), "a class of one task came into another"
+    twin = learner.snapshot()
+    for task in ("first", "second"):
+        mine, theirs = (one.predict_proba_many(images, task=task) for one in (learner, twin))
+        assert np.array_equal(mine, theirs), "a snapshot answers otherwise than its learner"
+
+
+def check_tasks_resume_to_the_bit(factory: Factory) -> None:
+    """With tasks too, save, load and continue equals never having stopped."""
+    if not factory().multi_task:
+        return
+    images, labels = _images(8, seed=5)
+    straight = _taught_tasks(factory)
+    with tempfile.TemporaryDirectory() as folder:
+        for stopped, i in _with_tasks(factory, 16):
+            if i in (0, 7, 15):
+                before = stopped.fingerprint()
+                saving = stopped.save(Path(folder, "kept"), wait=i != 7)
+        saving.result()
+        loaded = type(stopped).load(Path(folder, "kept"), **_model_of(factory))
+    assert loaded.fingerprint() == before, "a loaded learner differs from the saved one"
+    assert loaded.tasks_ == straight.tasks_, f"of tasks {straight.tasks_}, {loaded.tasks_} were loaded"
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        for learner in (straight, loaded):
+            learner.learn_one(image, label, task=("second", "first", "third")[i % 3])
+    assert straight.fingerprint() == loaded.fingerprint(), "a stopped and resumed stream went another way"
+
+
+def check_tasks_survive_bad_input(factory: Factory) -> None:
+    """A task that cannot be, or an example that cannot be of it, is a ValueError and leaves all as it was."""
+    good, _ = _images(1)
+    if not factory().multi_task:
+        learner = _fresh(factory)
+        before = learner.fingerprint()
+        _refusal(lambda: learner.learn_one(good[0], "ash", task="first"))
+        _refusal(lambda: learner.predict_one(good[0], task="first"))
+        assert learner.fingerprint() == before, "a task that was refused changed the learner"
+        return
+    tasks: list[Any] = [1.5, ["first"], {}, (), b"first"]
+    bad: list[Any] = [(None, "ash"), (good[0], 1.5)]
+    for learner in (_fresh(factory, "first"), _taught_tasks(factory), _taught(factory)):
+        before, known = learner.fingerprint(), learner.tasks_
+        mixed: list[Any] = [None] if known else ["first"] if learner.step else []
+        for task in (*tasks, *mixed):
+            _refusal(lambda task=task, learner=learner: learner.learn_one(good[0], "ash", task=task))  # type: ignore[misc]
+            _refusal(lambda task=task, learner=learner: learner.predict_one(good[0], task=task))  # type: ignore[misc]
+        for image, label in bad:
+            for task in ("first", "new"):
+                _refusal(lambda x=image, y=label, t=task, on=learner: on.learn_one(x, y, task=t))  # type: ignore[misc]
+        assert learner.tasks_ == known, "a task was opened by an example that was refused"
+        assert learner.fingerprint() == before, "a refused task changed the learner"
 
 
 def check_within_budget(factory: Factory) -> None:

@@ -35,10 +35,10 @@ def as_label(value: object) -> Label:
     )
 
 
-def _spelled(label: Label) -> tuple[Any, ...]:
+def spelled(label: Label) -> tuple[Any, ...]:
     """Tell True from 1, which Python takes for equal."""
     if isinstance(label, tuple):
-        return tuple(_spelled(part) for part in label)
+        return tuple(spelled(part) for part in label)
     return (type(label).__name__, label)
 
 
@@ -81,7 +81,7 @@ class Classes:
         for label in labels:
             row = self._rows.get(label)
             known = self.labels[row] if row is not None else fresh.setdefault(label, label)
-            if _spelled(known) != _spelled(label):
+            if spelled(known) != spelled(label):
                 raise ValueError(f"label {label!r} cannot be told from the known label {known!r}; use one of them")
         if self.limit is not None and len(self) + len(fresh) > self.limit:
             raise ValueError(

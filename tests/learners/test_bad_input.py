@@ -161,9 +161,9 @@ def test_tasks_and_base_initialisation_at_the_wrong_time(learner):
     from coldstream.data import digits
 
     before = learner.fingerprint()
-    with pytest.raises(ValueError, match="has no tasks"):
+    with pytest.raises(ValueError, match="began without tasks"):
         learner.learn_one(GOOD, "a", task="birds")
-    with pytest.raises(ValueError, match="has no tasks"):
+    with pytest.raises(ValueError, match="began without tasks"):
         learner.predict_one(GOOD, task="birds")
     with pytest.raises(ValueError, match="comes before streaming"):
         learner.base_init(digits()[0])

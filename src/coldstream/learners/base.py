@@ -18,6 +18,7 @@ from coldstream.labels import Classes, Label, as_label
 from coldstream.learners import keeping
 from coldstream.learners.intake import Id, Image, Intake, check_id, id_key, sides, whole
 from coldstream.learners.offline import OfflineRecipe
+from coldstream.learners.tasks import Tasks
 from coldstream.randomness import generator
 from coldstream.replay import ReplayBuffer
 
@@ -39,7 +40,11 @@ class Learner(ABC):
     it changes anything, so that a ValueError leaves the learner exactly as it was, and it holds one lock, so that
     other threads may predict while one learns and see the state between two steps.
 
-    Facts for tables: `needs_base_init`, `stores`, `batch_incremental`, `frozen_share()`, `memory()`.
+    A stream may have tasks, each with classes of its own: the first example, or base initialisation, decides, by
+    naming a task or none. A subclass that takes tasks (`multi_task`) names in `_OWN` what each has of its own beside
+    its classes, makes it in `_build_own`, and lists it in `_own_state` (`coldstream.learners.tasks`).
+
+    Facts for tables: `needs_base_init`, `stores`, `batch_incremental`, `multi_task`, `frozen_share()`, `memory()`.
     """
 
     needs_base_init: bool = False
@@ -48,6 +53,10 @@ class Learner(ABC):
     """Whether examples wait until `end_batch` before the network learns from them."""
     stores: ClassVar[str] = "images"
     """What is kept for replay, in a word or two; empty for a method without replay."""
+    multi_task: ClassVar[bool] = False
+    """Whether the stream may have tasks."""
+
+    _OWN: ClassVar[tuple[str, ...]] = ("seed", "classes")
 
     as_tested: ClassVar[bool] = False
     """Whether images are cropped for learning as they are for predictions: where a frozen network sees them first."""
@@ -73,7 +82,8 @@ class Learner(ABC):
         self.classes = Classes(classes)
         self._lock = threading.RLock()
         self._next_id = 0
-        self._last: tuple[Id, int] | None = None
+        self._last: tuple[Id, int, int] | None = None
+        self._tasks = Tasks(self.seed)
         self._segments: dict[str, list[Segment]] = {}
         self._saving: Saving | None = None
         self._forget_network()
@@ -82,10 +92,15 @@ class Learner(ABC):
 
     shape: tuple[int, ...] | None
     """Of one item, (height, width, channels): given, or taken from the first image."""
+    seed: int
+    """Of all draws; with tasks, of those of the task at work."""
 
     @abstractmethod
     def _build(self, shape: tuple[int, ...]) -> None:
         """Make the network and what belongs to it, for items of `shape`."""
+
+    def _build_own(self, shape: tuple[int, ...]) -> None:  # noqa: B027
+        """Make what a later task has of its own beside its classes; `_build` makes the first one's."""
 
     @abstractmethod
     def _forget_network(self) -> None:
@@ -102,14 +117,24 @@ class Learner(ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what a checkpoint holds of this method: JSON-ready values, and arrays that no later step changes."""
+        """Return what a checkpoint holds of this method, all tasks' own apart.
+
+        JSON-ready values, and arrays that no later step changes.
+        """
 
     @abstractmethod
     def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take over what `_state` gave, after `_build`."""
 
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the same of what the task at work has of its own, its classes and its buffer apart."""
+        return {}, {}
+
+    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: B027
+        """Take over what `_own_state` gave."""
+
     def _buffer(self) -> ReplayBuffer | None:
-        """Return the replay buffer, whose rows a checkpoint keeps apart."""
+        """Return the replay buffer of the task at work, whose rows a checkpoint keeps apart."""
         return None
 
     def _check(self, example: Example) -> None:  # noqa: B027 - most methods have nothing to add
@@ -125,11 +150,20 @@ class Learner(ABC):
 
     def memory(self) -> tuple[int, int]:
         """Return how many examples are kept for replay, and in how many bytes, those of `overhead` apart."""
-        buffer = self._buffer()
-        return (0, 0) if buffer is None else (len(buffer), buffer.nbytes)
+        with self._lock:
+            kept, size = zip(*(self._memory() for _ in self._tasks.each(self)), strict=True)
+            return sum(kept), sum(size)
 
     def overhead(self) -> int:
         """Return the bytes of what belongs to replay beside the examples: ids, labels, indexes, tables."""
+        with self._lock:
+            return sum(self._overhead() for _ in self._tasks.each(self))
+
+    def _memory(self) -> tuple[int, int]:
+        buffer = self._buffer()
+        return (0, 0) if buffer is None else (len(buffer), buffer.nbytes)
+
+    def _overhead(self) -> int:
         buffer = self._buffer()
         return 0 if buffer is None else buffer.overhead_bytes
 
@@ -145,9 +179,10 @@ class Learner(ABC):
         label
             A str, int or bool, or a tuple of these; a new one opens a new class.
         task
-            For multi-task streams, which this learner does not have: None.
+            For streams with tasks, each with classes of its own: the name of this one's, of the kinds that a label
+            has. A new name opens a new task. None on streams without.
         id
-            A number from 0 or a str. An example whose id is stored already replaces it.
+            A number from 0 or a str. An example whose id is stored already replaces it, in whatever task it is.
         """
         with self._lock:
             return self._learn_checked([image], [label], [id], task, 1)[0]
@@ -183,10 +218,11 @@ class Learner(ABC):
         task: object,
         k: int,
     ) -> list[Id]:
-        self._refuse_task(task)
+        name = self._tasks.check(self, task)
         self._refuse_unprepared()
         fresh = self.shape is None
         next_id = self._next_id
+        opened = self._tasks.enter(self, name)
         try:
             plain = [as_label(label) for label in labels]
             self.classes.check(plain)
@@ -201,15 +237,20 @@ class Learner(ABC):
                     self._build(item.shape)
                     self.shape = item.shape
                 self._check(examples[-1])
-        except Exception:
+        except BaseException:
             self._next_id = next_id
             if fresh:
                 self._forget_network()
+            if opened is not None:
+                self._tasks.close(self, opened)
             raise
+        here = self._tasks.at
         for start in range(0, len(examples), k):
             new = examples[start : start + k]
             self._learn(new)
-            self._last = new[-1].id, self.classes.enter(new[-1].label)
+            self._last = new[-1].id, self.classes.enter(new[-1].label), here
+            if len(self._tasks) > 1 and self._buffer() is not None:
+                self._tasks.forget_elsewhere(self, [id_key(example.id) for example in new])
         return [example.id for example in examples]
 
     def base_init(
@@ -217,6 +258,7 @@ class Learner(ABC):
         dataset: Dataset,
         recipe: OfflineRecipe | None = None,
         progress: Callable[[int], None] | None = None,
+        task: object = None,
     ) -> None:
         """Train offline on a first batch of data, where a method wants that; `progress` hears of every epoch."""
         raise ValueError(f"{type(self).__name__} has no base initialisation")
@@ -233,18 +275,39 @@ class Learner(ABC):
     def classes_(self) -> list[Label]:
         """The classes that can be predicted, in the order in which they were first seen."""
         with self._lock:
-            return [self.classes.labels[row] for row in self.classes.seen()]
+            if self._tasks:
+                raise ValueError(f"each task has its own classes: classes_of(task) (known: {self._tasks.names[:8]})")
+            return self._labels(None)
+
+    @property
+    def tasks_(self) -> list[Label]:
+        """The tasks, in the order in which they were first seen; none on a stream without."""
+        with self._lock:
+            return self._tasks.names
+
+    def classes_of(self, task: object) -> list[Label]:
+        """Return the classes of a task, in the order in which they were first seen; none of one not seen yet."""
+        with self._lock:
+            return self._labels(task)
+
+    def _labels(self, task: object) -> list[Label]:
+        if not self._tasks.find(self, task):
+            return []
+        return [self.classes.labels[row] for row in self.classes.seen()]
 
     def predict_proba_many(
         self, images: Sequence[Image] | NDArray[Any], *, task: object = None
     ) -> NDArray[np.float64]:
-        """Return probabilities (N, classes), columns in `classes_` order; no column before anything was learned."""
+        """Return probabilities (N, classes), columns in `classes_` order; no column before anything was learned.
+
+        With tasks, of the classes of `task`, in the order of `classes_of(task)`.
+        """
         with self._lock:
-            self._refuse_task(task)
+            known = self._tasks.find(self, task)
             self._refuse_unprepared()
             _check_several(images)
             items = [self._intake.admit(image, self.shape, test=True) for image in images]
-            seen = self.classes.seen()
+            seen = self.classes.seen() if known else []
             if not seen or self.shape is None:
                 return np.empty((len(items), 0))
             if not items:
@@ -269,7 +332,7 @@ class Learner(ABC):
         """Return the most probable label of each image; None before anything was learned."""
         with self._lock:
             probabilities = self.predict_proba_many(images, task=task)
-            labels = self.classes_
+            labels = self._labels(task)
         if not labels:
             return [None] * len(probabilities)
         return [labels[best] for best in probabilities.argmax(axis=1)]
@@ -278,7 +341,7 @@ class Learner(ABC):
         """Return the probability of each label; empty before anything was learned."""
         with self._lock:
             probabilities = self.predict_proba_many([image], task=task)[0]
-            return dict(zip(self.classes_, probabilities.tolist(), strict=True))
+            return dict(zip(self._labels(task), probabilities.tolist(), strict=True))
 
     def predict_one(self, image: Image, *, task: object = None) -> Label | None:
         """Return the most probable label; None before anything was learned."""
@@ -293,10 +356,10 @@ class Learner(ABC):
         """
         with self._lock:
             key, new = id_key(check_id(id)), as_label(label)
-            self.classes.check([new])
-            old = self._stored_label(key)
+            old = self._tasks.stored_label(self, key)
             if old is None:
                 return False
+            self.classes.check([new])
             row = self.classes.enter(new)
             self._open_rows()
             self._uncount(old)
@@ -311,7 +374,7 @@ class Learner(ABC):
         """
         with self._lock:
             key = id_key(check_id(id))
-            old = self._stored_label(key)
+            old = self._tasks.stored_label(self, key)
             if old is None:
                 return False
             self._uncount(old)
@@ -329,23 +392,26 @@ class Learner(ABC):
         with self._lock:
             if self._last is None:
                 raise ValueError("there is nothing to undo: no example was learned, or the last one was undone")
-            id, row = self._last
+            id, row, task = self._last
             if not self.forget(id):  # it may have been evicted at once
+                self._tasks.turn_to(self, task)
                 self._uncount(self.classes.into[row])
             self._last = None
             return id
 
-    def rename_class(self, old: object, new: object) -> None:
-        """Give a class another label, one that no class has."""
+    def rename_class(self, old: object, new: object, *, task: object = None) -> None:
+        """Give a class another label, one that no class (of the task) has."""
         with self._lock:
+            self._tasks.need(self, task)
             self.classes.rename(as_label(old), as_label(new))
 
-    def merge_classes(self, source: object, into: object) -> None:
+    def merge_classes(self, source: object, into: object, *, task: object = None) -> None:
         """Let class `source` be class `into` from now on: stored examples, predictions and later labels.
 
         The probability of the merged class is the sum of both, also where all examples of one were taken back.
         """
         with self._lock:
+            self._tasks.need(self, task)
             self._merge(*self.classes.merge(as_label(source), as_label(into)))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -441,10 +507,6 @@ class Learner(ABC):
 
     def _draw(self, role: str) -> np.random.Generator:
         return generator(self.seed, self.step, role)
-
-    def _refuse_task(self, task: object) -> None:
-        if task is not None:
-            raise ValueError(f"{type(self).__name__} has no tasks; leave task=None (got {task!r})")
 
     def _refuse_unprepared(self) -> None:
         if self.needs_base_init and not self.prepared:

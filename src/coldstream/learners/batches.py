@@ -241,7 +241,11 @@ class BatchLearner(NetworkLearner):
     # Keeping.
 
     def base_init(
-        self, dataset: Dataset, recipe: OfflineRecipe | None = None, progress: Callable[[int], None] | None = None
+        self,
+        dataset: Dataset,
+        recipe: OfflineRecipe | None = None,
+        progress: Callable[[int], None] | None = None,
+        task: object = None,
     ) -> None:
         """Refuse: the first batch does what base initialisation would."""
         raise ValueError(f"{type(self).__name__} has no base initialisation: its first batch is one")

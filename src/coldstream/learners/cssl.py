@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from coldstream.augment import Policy
 from coldstream.data import Dataset
@@ -20,7 +21,7 @@ from coldstream.learners.recipes import paper_recipe
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.models import ModelLike
 from coldstream.randomness import generator
-from coldstream.replay import one_hot
+from coldstream.replay import ReplayBuffer, one_hot
 from coldstream.replay.codecs import check_chain
 
 
@@ -45,15 +46,16 @@ class CSSL(ReplayLearner):
     size, channels
         Of the network's input. None: as the first image has them, at most 64 pixels a side.
     classes
-        The number of classes where it is known in advance. None: open, the head grows by a row a class.
+        The number of classes (of each task) where it is known in advance. None: open, the head grows by a row a
+        class.
     codec
         How stored examples are compressed, such as ``"resize(0.66)|quantize(6)"``, ``"jpeg(90)"`` or ``"raw"``.
     capacity
-        Of the replay buffer: ``"30MB"``, a number of examples, or None for no bound.
+        Of the replay buffer: ``"30MB"``, a number of examples, or None for no bound. With tasks, of each one's.
     storage
         ``"memory"``, ``"disk"`` or ``"disk:FOLDER"``, for buffers larger than main memory.
     replay
-        B, the examples replayed in each update beside the new one.
+        B, the examples replayed in each update beside the new one. With tasks, the new one is among the B.
     sample
         ``"uniform"`` or ``"class-balanced"``.
     evict
@@ -68,7 +70,10 @@ class CSSL(ReplayLearner):
     rate
         ``"inverse-sqrt(0.1)"``, ``"constant(0.01)"``, ``"linear(0.1, 0.001)"`` (needs `counts`) or ``"remind(0.1)"``.
     counts
-        Examples of each label that will come, where known.
+        Examples of each label that will come, where known; with tasks, of each (task, label).
+    strategy
+        With tasks, how an update is shared among them: ``"full+separate"``, ``"full+sum"``, ``"split+separate"`` or
+        ``"split+sum"`` (`coldstream.learners.replaying`).
     momentum, weight_decay
         Of SGD.
     seed
@@ -116,6 +121,7 @@ class CSSL(ReplayLearner):
         zoom: float = 1.0,
         rate: str | float = "inverse-sqrt(0.1)",
         counts: Mapping[Any, int] | None = None,
+        strategy: str = "full+separate",
         momentum: float = 0.9,
         weight_decay: float = 1e-5,
         seed: int = 0,
@@ -158,25 +164,31 @@ class CSSL(ReplayLearner):
             # Evict data from the replay buffer to maintain capacity
             self.buffer.evict(self._draw("evict"))
             self.step += 1
-        if self._prefetches:
+        if self._prefetches and not self._tasks:
             following, count = self.step, len(new)
             self._ahead.begin((following, count), lambda: self._replay(following, count))
 
         # Update all model parameters over augmented new and replayed data
         try:
             inputs, targets = self.engine.prepare(x, y, self.policy, self.seed, step)
-            self.engine.update(inputs, targets, rate, self.seed, step)
+            self._update(inputs, targets, rate, step)
         except BaseException:  # not learned, so not kept
             self._take_back(new, labels, step)
             raise
 
-    def _replay(self, step: int, new: int, items: NDArray[Any] | None = None) -> Replayed:
+    def _replay(self, step: int, new: int, items: NDArray[Any] | None = None, count: int | None = None) -> Replayed:
         """Sample, decode and augment what is replayed in a step beside `new` new items, and those where given."""
-        rows = self.buffer.sample(self.replay, generator(self.seed, step, "sample"))
+        count = self._beside(new) if count is None else count
+        rows = self.buffer.sample(count, generator(self.seed, step, "sample"))
         x = self.buffer.items(rows)
         if items is not None:
             x, new = np.concatenate([items, x]), 0
         return Replayed(rows, self.policy.augment(x, self.seed, step, (new, new + len(x))))
+
+    def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
+        rows, x = self._replay(step, 0, count=count)
+        y = self.buffer.targets(rows, self._rows)
+        return self.engine.prepare(x, y, self.policy, self.seed, step) if len(rows) else None
 
     def _take_back(self, new: Sequence[Example], labels: list[int], step: int) -> None:
         """Forget new examples whose update failed; what was evicted for them does not come back."""
@@ -209,12 +221,14 @@ class CSSL(ReplayLearner):
         super()._check(example)
 
     def _build(self, shape: tuple[int, ...]) -> None:
-        dtype = "float32" if self.settings["items"] == "vectors" else "uint8"
-        self.buffer = self._make_buffer(shape, dtype, self.settings["codec"])
         super()._build(shape)
         if self.settings["compile"]:
-            self.engine.compile_for(self.replay + 1)
+            self.engine.compile_for(self.replay + (0 if self._tasks else 1))
         self._prefetches = prefetches(self.settings["prefetch"], self.engine.device, self.settings["storage"])
+
+    def _new_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
+        dtype = "float32" if self.settings["items"] == "vectors" else "uint8"
+        return self._make_buffer(shape, dtype, self.settings["codec"])
 
     @classmethod
     def paper(cls, name: str, *, counts: Mapping[Any, int] | None = None, **changes: Any) -> CSSL:

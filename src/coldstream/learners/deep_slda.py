@@ -57,6 +57,8 @@ class DeepSLDA(NetworkLearner):
     seen: NDArray[np.int64]
     updates: int
     _linear: tuple[Tensor, Tensor] | None
+    multi_task = True
+    _OWN = (*NetworkLearner._OWN, *_STATISTICS, "updates", "_linear")
 
     def __init__(
         self, *, covariance: str = "plastic", shrinkage: float = 1e-4, init: Any = "base", **settings: Any
@@ -125,8 +127,16 @@ class DeepSLDA(NetworkLearner):
 
     def _build(self, shape: tuple[int, ...]) -> None:
         super()._build(shape)
+        self._begin_own()
+
+    def _build_own(self, shape: tuple[int, ...]) -> None:
+        super()._build_own(shape)
+        self._begin_own()
+
+    def _begin_own(self) -> None:
         d = self.engine.classifier.features
         self.covariance, self.means, self.seen = np.zeros((d, d)), np.zeros((0, d)), np.zeros(0, np.int64)
+        self.updates, self._linear = 0, None
 
     def _forget_network(self) -> None:
         super()._forget_network()
@@ -144,13 +154,13 @@ class DeepSLDA(NetworkLearner):
     def _frozen(self) -> nn.Module:
         return self.engine.classifier.body
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._state()
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plain, arrays = super()._own_state()
         arrays |= {f"slda.{name}": getattr(self, name).copy() for name in _STATISTICS}
         return {**plain, "updates": self.updates}, arrays
 
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(plain, arrays)
+    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_own(plain, arrays)
         self.updates = int(plain["updates"])
         for name in _STATISTICS:
             setattr(self, name, arrays[f"slda.{name}"].copy())

@@ -7,6 +7,7 @@ import shutil
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last, "auto": None}
+HEAD = ("weight", "bias")
 _CHUNK = 256
 
 Normalise = str | tuple[Sequence[float], Sequence[float]]
@@ -70,6 +72,20 @@ def _is_mean_and_std(value: Any) -> bool:
     return (
         mean.shape in ((1,), (3,)) and std.shape in ((1,), (3,)) and bool((std > 0).all() and np.isfinite(mean).all())
     )
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head that can be put away and taken again, with its momentum and the seed of rows to come."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+    velocity: dict[str, Tensor]
+    seed: int
+
+    @property
+    def parameters(self) -> int:
+        return self.weight.numel() + self.bias.numel()
 
 
 class Engine:
@@ -180,6 +196,23 @@ class Engine:
             self.classifier.grow(rows)
             self._sgd.grow()
 
+    @property
+    def head(self) -> Head:
+        """The head at work; another one can be put in its place."""
+        velocity = {name: self._sgd.velocity[name] for name in HEAD if name in self._sgd.velocity}
+        return Head(self.classifier.weight, self.classifier.bias, velocity, self.classifier.seed)
+
+    @head.setter
+    def head(self, head: Head) -> None:
+        self.classifier.weight, self.classifier.bias, self.classifier.seed = head.weight, head.bias, head.seed
+        self._sgd.exchange(HEAD, head.velocity)
+
+    @torch.inference_mode(mode=False)
+    def begin_head(self, seed: int, rows: int) -> None:
+        """Take a new head, at rest."""
+        self.classifier.begin_head(seed, rows)
+        self._sgd.exchange(HEAD, {})
+
     def update(
         self,
         inputs: Tensor,
@@ -196,6 +229,21 @@ class Engine:
         A method that trains a part of the network says how its inputs become logits (`forward`); parameters that
         have no share in it do not change. `loss` takes logits and targets.
         """
+        self.gather(inputs, targets, seed, step, forward=forward, loss=loss)
+        self.descend(rate)
+
+    def gather(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        seed: int,
+        step: int,
+        *,
+        more: bool = False,
+        forward: Callable[[Tensor], Tensor] | None = None,
+        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    ) -> None:
+        """Find the gradient of a batch, for `descend`; with `more`, add that of the body to what was gathered."""
         single: AbstractContextManager[Any] = (
             running_statistics_for_single_values(self.classifier) if len(inputs) == 1 else nullcontext()
         )
@@ -204,8 +252,12 @@ class Engine:
         )
         with torch.enable_grad(), drawing, single, self._cast():
             value = loss((forward or self._forward)(inputs), targets)
-        self.classifier.zero_grad()  # an interrupted step may have left some
+        for part in (self.classifier.weight, self.classifier.bias) if more else self.classifier.parameters():
+            part.grad = None  # an interrupted step may have left some
         value.backward()  # type: ignore[no-untyped-call]
+
+    def descend(self, rate: float) -> None:
+        """Make one step along what was gathered."""
         self._sgd.step(rate)
 
     def _forward(self, inputs: Tensor) -> Tensor:
@@ -257,23 +309,30 @@ class Engine:
     def _cast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16) if self._autocast else nullcontext()
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return weights, statistics and momentum by name."""
-        arrays = {f"model.{name}": value for name, value in self.classifier.state_dict().items()}
-        arrays |= {f"momentum.{name}": velocity for name, velocity in self._sgd.velocity.items()}
+    def state(self, head: bool | None = None) -> dict[str, NDArray[Any]]:
+        """Return weights, statistics and momentum by name: of the head, of all else, or where None of both."""
+        arrays = {f"model.{name}": value for name, value in self._kept(head).items()}
+        velocity = self._sgd.velocity.items()
+        arrays |= {f"momentum.{name}": value for name, value in velocity if head in (None, name in HEAD)}
         return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]], head: bool | None = None) -> None:
         """Take over what `state` gave; the head must have grown to its size."""
-        own = self.classifier.state_dict()
+        own = self._kept(head)
         given = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
         if own.keys() != given.keys() or any(own[name].shape != given[name].shape for name in own):
             raise ValueError("the saved weights do not fit this model; pass the model that they were saved with")
-        self.classifier.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in given.items()})
-        self.reset_momentum()
+        weights = {name: torch.from_numpy(value.copy()) for name, value in given.items()}
+        self.classifier.load_state_dict(weights, strict=False)
         for name, parameter in self.classifier.named_parameters():
-            if (saved := arrays.get(f"momentum.{name}")) is not None:
-                self._sgd.velocity[name] = torch.empty_like(parameter.data).copy_(torch.from_numpy(saved.copy()))
+            if head in (None, name in HEAD):
+                self._sgd.velocity.pop(name, None)
+                if (saved := arrays.get(f"momentum.{name}")) is not None:
+                    self._sgd.velocity[name] = torch.empty_like(parameter.data).copy_(torch.from_numpy(saved.copy()))
+
+    def _kept(self, head: bool | None) -> dict[str, Tensor]:
+        everything = self.classifier.state_dict()
+        return {name: value for name, value in everything.items() if head in (None, name in HEAD)}
 
 
 def _compiled(body: nn.Module) -> Callable[[Tensor], Tensor]:

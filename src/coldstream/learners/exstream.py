@@ -101,6 +101,8 @@ class ExStream(NetworkLearner):
 
     prototypes: list[Prototypes]
     adam: Adam
+    multi_task = True
+    _OWN = (*NetworkLearner._OWN, "prototypes", "adam")
 
     def __init__(
         self, *, per_class: int = 20, rate: float = 2e-3, batch: int = 256, init: Any = "base", **settings: Any
@@ -146,13 +148,11 @@ class ExStream(NetworkLearner):
         for point, count in zip(source.points, source.counts.tolist(), strict=True):
             self.prototypes[new].add(point, count)
 
-    def memory(self) -> tuple[int, int]:
-        """Return how many prototypes are kept, and in how many bytes, counts included."""
+    def _memory(self) -> tuple[int, int]:
         kept = [] if self.shape is None else self.prototypes
         return sum(map(len, kept)), sum(mine.points.nbytes + mine.counts.nbytes for mine in kept)
 
-    def overhead(self) -> int:
-        """Return the bytes of the distances that are remembered between prototypes."""
+    def _overhead(self) -> int:
         return 0 if self.shape is None else sum(mine.gap_bytes for mine in self.prototypes)
 
     def _no_prototypes(self) -> Prototypes:
@@ -160,6 +160,13 @@ class ExStream(NetworkLearner):
 
     def _build(self, shape: tuple[int, ...]) -> None:
         super()._build(shape)
+        self._begin_own()
+
+    def _build_own(self, shape: tuple[int, ...]) -> None:
+        super()._build_own(shape)
+        self._begin_own()
+
+    def _begin_own(self) -> None:
         self.prototypes = []
         self.adam = Adam(self.engine.classifier, self.settings["rate"])
 
@@ -176,17 +183,18 @@ class ExStream(NetworkLearner):
     def _frozen(self) -> nn.Module:
         return self.engine.classifier.body
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._state()
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plain, arrays = super()._own_state()
+        kept = [*self.prototypes, self._no_prototypes()]
         arrays |= {f"adam.{name}": value for name, value in self.adam.state().items()}
-        arrays["prototypes.points"] = np.concatenate([mine.points for mine in self.prototypes])
-        arrays["prototypes.counts"] = np.concatenate([mine.counts for mine in self.prototypes])
+        arrays["prototypes.points"] = np.concatenate([mine.points for mine in kept])
+        arrays["prototypes.counts"] = np.concatenate([mine.counts for mine in kept])
         return {**plain, "prototypes": [len(mine) for mine in self.prototypes]}, arrays
 
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(plain, arrays)
+    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_own(plain, arrays)
         self.adam.restore({n.removeprefix("adam."): a for n, a in arrays.items() if n.startswith("adam.")})
-        cuts = np.cumsum(plain["prototypes"])[:-1]
-        points, counts = (np.split(arrays[f"prototypes.{name}"], cuts) for name in ("points", "counts"))
+        cuts = np.cumsum(plain["prototypes"], dtype=np.int64)
+        points, counts = (np.split(arrays[f"prototypes.{name}"], cuts)[:-1] for name in ("points", "counts"))
         for mine, own_points, own_counts in zip(self.prototypes, points, counts, strict=True):
             mine.points, mine.counts = own_points.copy(), own_counts.copy()

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from coldstream import checkpoint
 from coldstream.checkpoint import Saving
+from coldstream.labels import from_json
+from coldstream.replay import ReplayBuffer
 
 if TYPE_CHECKING:
     from coldstream.learners.base import Learner
@@ -40,7 +42,7 @@ def save(learner: Learner, folder: Path, extra: dict[str, Any], wait: bool) -> S
     try:
         plain, arrays = everything(learner)
         plain = json.loads(json.dumps({**plain, "extra": extra}))
-        plan = checkpoint.plan(folder, plain, arrays, learner._buffer(), segments.get(place, []))
+        plan = checkpoint.plan(folder, plain, arrays, _buffers(learner), segments.get(place, []))
     except BaseException:
         lock.release()
         raise
@@ -85,11 +87,9 @@ def _load(kind: type[Kind], folder: Path, model: Any, changes: dict[str, Any]) -
             settings["model"] = model
         learner = kind(**kind._settings_from_json(settings))
         _take_over(learner, plain, arrays)
-        buffer = learner._buffer()
-        if buffer is not None:
-            index = {n.removeprefix("buffer."): a for n, a in arrays.items() if n.startswith("buffer.")}
-            buffer.restore(plain["buffer"], index)
-            checkpoint.read_rows(folder, buffer, segments)
+        for number, buffer in enumerate(_buffers(learner)):
+            buffer.restore(plain["own"][number]["buffer"], _part(arrays, f"{number}.buffer."))
+            checkpoint.read_rows(folder, buffer, [segment for segment in segments if segment.buffer == number])
     except (KeyError, TypeError, IndexError) as error:
         raise checkpoint.CheckpointError(f"checkpoint {str(folder)!r} is damaged: {error!r}") from error
     learner._segments[str(folder.resolve())] = segments
@@ -104,8 +104,7 @@ def fingerprint(learner: Learner) -> str:
     for name in sorted(arrays):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    buffer = learner._buffer()
-    if buffer is not None:
+    for buffer in _buffers(learner):
         for start in range(0, len(buffer), 1024):
             rows = np.arange(start, min(len(buffer), start + 1024))
             buffer.rows.ahead(rows)
@@ -149,28 +148,51 @@ def everything(learner: Learner, *, buffer: bool = True) -> tuple[dict[str, Any]
         "shape": learner.shape,
         "next_id": learner._next_id,
         "last": learner._last,
-        "classes": learner.classes.state(),
+        "tasks": learner._tasks.names,
+        "own": [],
     }
-    if learner.shape is None:
-        return plain, {}
-    plain["method"], arrays = learner._state()
-    stored = learner._buffer() if buffer else None
-    if stored is not None:
-        plain["buffer"], index = stored.state()
-        arrays |= {f"buffer.{name}": value for name, value in index.items()}
+    plain["method"], arrays = ({}, {}) if learner.shape is None else learner._state()
+    for number in learner._tasks.each(learner):
+        own: dict[str, Any] = {"classes": learner.classes.state()}
+        plain["own"].append(own)
+        if learner.shape is None:
+            continue
+        own["method"], parts = learner._own_state()
+        stored = learner._buffer() if buffer else None
+        if stored is not None:
+            own["buffer"], index = stored.state()
+            parts |= {f"buffer.{name}": value for name, value in index.items()}
+        arrays |= {f"{number}.{name}": value for name, value in parts.items()}
     return plain, arrays
 
 
+def _buffers(learner: Learner) -> list[ReplayBuffer]:
+    """Return the replay buffers of all tasks, in their order."""
+    found = [learner._buffer() for _ in learner._tasks.each(learner)]
+    return [buffer for buffer in found if buffer is not None]
+
+
+def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
 def _take_over(learner: Learner, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Give a new learner all but the replay buffer of what `everything` had."""
+    """Give a new learner all but the replay buffers of what `everything` had."""
     learner.step, learner._next_id = int(plain["step"]), int(plain["next_id"])
     learner.prepared = bool(plain["prepared"])
-    learner._last = None if plain["last"] is None else (plain["last"][0], int(plain["last"][1]))
-    learner.classes.restore(plain["classes"])
-    if plain["shape"] is None:
-        return
-    shape = tuple(int(side) for side in plain["shape"])
-    learner._build(shape)
-    learner.shape = shape
-    learner._open_rows()
-    learner._restore(plain["method"], arrays)
+    if plain["last"] is not None:
+        id, row, task = plain["last"]
+        learner._last = id, int(row), int(task)
+    names: list[Any] = plain["tasks"] or [None]
+    for number, (name, own) in enumerate(zip(names, plain["own"], strict=True)):
+        learner._tasks.enter(learner, None if name is None else from_json(name))
+        learner.classes.restore(own["classes"])
+        if plain["shape"] is None:
+            return
+        if number == 0:
+            shape = tuple(int(side) for side in plain["shape"])
+            learner._build(shape)
+            learner.shape = shape
+            learner._restore(plain["method"], arrays)
+        learner._open_rows()
+        learner._restore_own(own["method"], _part(arrays, f"{number}."))

@@ -13,11 +13,14 @@ from torch import nn
 from coldstream.learners.base import Example
 from coldstream.learners.intake import id_key
 from coldstream.learners.replaying import ReplayLearner
-from coldstream.replay import one_hot
+from coldstream.replay import ReplayBuffer, one_hot
 
 
 class LinearProbe(ReplayLearner):
     """A linear head trained with SGD on the features of a frozen network, new ones together with replayed ones.
+
+    With tasks, an update is of the new example's head alone, on B features, whatever the strategy: the others cannot
+    be forgotten.
 
     Parameters
     ----------
@@ -40,11 +43,11 @@ class LinearProbe(ReplayLearner):
     def _learn(self, new: Sequence[Example]) -> None:
         fresh = self._features(np.stack([example.item for example in new]))
         rate, labels = self._begin(new)
-        replayed = self.buffer.sample(self.replay, self._draw("sample"))
+        replayed = self.buffer.sample(self._beside(len(new)), self._draw("sample"))
         x = np.concatenate([fresh, self.buffer.items(replayed)])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
         features, targets = (torch.from_numpy(part).to(self.engine.device, self.engine.dtype) for part in (x, y))
-        self.engine.update(features, targets, rate, self.seed, self.step, forward=self.engine.classifier.head)
+        self._update(features, targets, rate, self.step, forward=self.engine.classifier.head)
         for example, label, feature in zip(new, labels, fresh, strict=True):
             self._keep(feature, label, id_key(example.id))
             self.step += 1
@@ -52,9 +55,11 @@ class LinearProbe(ReplayLearner):
     def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
         self._keep_base(self._features(items), rows, ids)
 
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        self.buffer = self._make_buffer((self.engine.classifier.features,), "float32")
+    def _shares(self) -> dict[int, int]:
+        return {self._tasks.at: self.replay}  # heads have nothing in common: no other task is forgotten meanwhile
+
+    def _new_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
+        return self._make_buffer((self.engine.classifier.features,), "float32")
 
     def _frozen(self) -> nn.Module:
         return self.engine.classifier.body

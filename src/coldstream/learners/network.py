@@ -16,7 +16,7 @@ from coldstream.data import Dataset
 from coldstream.data.dataset import numbered
 from coldstream.labels import Classes
 from coldstream.learners.base import Learner
-from coldstream.learners.engine import Engine, Normalise, check_engine
+from coldstream.learners.engine import Engine, Head, Normalise, check_engine
 from coldstream.learners.intake import id_key, plain
 from coldstream.learners.offline import OfflineRecipe, train_offline
 from coldstream.models import Classifier, ModelLike, check_init, check_model, load_weights
@@ -57,6 +57,7 @@ class NetworkLearner(Learner):
     """
 
     engine: Engine
+    _OWN = (*Learner._OWN, "_head")
 
     def __init__(
         self,
@@ -110,6 +111,17 @@ class NetworkLearner(Learner):
         compute = {name: self.settings[name] for name in ("normalize", "device", "precision", "memory_format")}
         return Engine(classifier, momentum=momentum, weight_decay=weight_decay, **compute)
 
+    def _build_own(self, shape: tuple[int, ...]) -> None:
+        self.engine.begin_head(self.seed, self.classes.limit or 0)
+
+    @property
+    def _head(self) -> Head:
+        return self.engine.head
+
+    @_head.setter
+    def _head(self, head: Head) -> None:
+        self.engine.head = head
+
     def _forget_network(self) -> None:
         super()._forget_network()
         self.__dict__.pop("engine", None)
@@ -127,12 +139,14 @@ class NetworkLearner(Learner):
         dataset: Dataset,
         recipe: OfflineRecipe | None = None,
         progress: Callable[[int], None] | None = None,
+        task: object = None,
     ) -> None:
         """Train the network offline on a first batch of data, then stream on from its weights.
 
         The classes of `dataset` are known afterwards, and momentum starts from zero. What a method keeps of the
         examples is its own; kept ones bear the data set's identities as ids, numbered where they come twice, so
         that streaming them again with those replaces them. A recipe of 0 epochs leaves the weights as they are.
+        On a stream with tasks the data are those of `task`, the first; others begin when they come.
         """
         recipe = recipe or OfflineRecipe()
         if recipe.epochs and self.settings["items"] == "vectors" and str(Policy.parse(recipe.augment)) != "none":
@@ -142,6 +156,7 @@ class NetworkLearner(Learner):
                 raise ValueError(f"base initialisation comes before streaming; {self.step} examples were learned")
             if self.prepared:
                 raise ValueError("base initialisation was done already")
+            name = self._tasks.check(self, task)
             if not len(dataset):
                 raise ValueError("base initialisation needs at least one example")
             labels = [dataset.names[label] for label in dataset.labels]
@@ -150,6 +165,8 @@ class NetworkLearner(Learner):
             for image in dataset.images:
                 items.append(self._intake.admit(image, items[0].shape if items else None))
             try:
+                self._tasks.clear(self)
+                self._tasks.enter(self, name)
                 self._build(items[0].shape)
                 self.shape = items[0].shape
                 rows = np.array([self.classes.enter(label) for label in labels])
@@ -166,6 +183,7 @@ class NetworkLearner(Learner):
                 self.prepared = True
             except BaseException:  # nothing was learned before, so that nothing is what to go back to
                 self._forget_network()
+                self._tasks.clear(self)
                 self.classes = Classes(self.classes.limit)
                 raise
 
@@ -174,7 +192,11 @@ class NetworkLearner(Learner):
 
     def parameters(self) -> int:
         """Return the number of the network's parameters as it is now; 0 before there is one."""
-        return 0 if self.shape is None else self.engine.parameters()
+        with self._lock:
+            if self.shape is None:
+                return 0
+            body = self.engine.parameters() - self.engine.head.parameters
+            return body + sum(self.engine.head.parameters for _ in self._tasks.each(self))
 
     def frozen_share(self) -> float:
         """Return the share of the network's parameters that streaming never changes."""
@@ -198,10 +220,16 @@ class NetworkLearner(Learner):
         return self.engine.logits(items)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {}, self.engine.state()
+        return {}, self.engine.state(head=False)
 
     def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.engine.restore(arrays)
+        self.engine.restore(arrays, head=False)
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, self.engine.state(head=True)
+
+    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.engine.restore(arrays, head=True)
 
     def _settings_to_json(self) -> dict[str, Any]:
         own = not isinstance(self.settings["model"], str)

@@ -19,7 +19,7 @@ from coldstream.learners.intake import id_key, whole
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.models import Classifier, ModelLike, Split, check_split, split, with_extra
 from coldstream.models.classifier import torch_generator
-from coldstream.replay import one_hot
+from coldstream.replay import ReplayBuffer, one_hot
 from coldstream.replay.quantiser import POINTS_PER_CENTROID, ProductQuantiser
 
 _CROP = ResizedCrop(2 / 7)
@@ -104,25 +104,31 @@ class REMIND(ReplayLearner):
         # Quantise the new example's map; from here on it is what the quantiser leaves of it
         fresh = self.engine.outputs(np.stack([example.item for example in new]), self._encode).numpy()
 
+        # Update F and the head over it and B mixtures of what is stored
+        maps, targets = self._mixtures(fresh, labels, self._beside(len(new)))
+        self._update(maps, targets, rate, self.step, forward=self._answer)
+
+        for example, label, code in zip(new, labels, fresh, strict=True):
+            self._keep(code, label, id_key(example.id))
+            self.step += 1
+
+    def _mixtures(self, fresh: NDArray[np.uint8], labels: list[int], count: int) -> tuple[Tensor, Tensor]:
+        """Return the maps of new codes and of `count` mixtures of replayed ones, and their targets."""
         # Draw 2B codes, for B mixtures of two
-        mixup = self.settings["mixup"]
-        wanted = self.replay if mixup is None else 2 * self.replay
+        wanted = count if self.settings["mixup"] is None else 2 * count
         replayed = self._draw("order").permutation(self.buffer.sample(wanted, self._draw("sample")))
         codes = np.concatenate([fresh, self.buffer.items(replayed)])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
 
         # Decode, crop every map and mix the first half of the replayed ones with the second
-        first, second, share = self._pairs(len(new), len(replayed))
+        first, second, share = self._pairs(len(fresh), len(replayed))
         maps = self._maps(self._crops(len(codes)).mixed(first, second, share)(self._decode(codes)))
         targets = share[:, None] * y[first] + (1 - share[:, None]) * y[second]
+        return maps, torch.from_numpy(targets).to(self.engine.device, self.engine.dtype)
 
-        # Update F and the head
-        soft = torch.from_numpy(targets).to(self.engine.device, self.engine.dtype)
-        self.engine.update(maps, soft, rate, self.seed, self.step, forward=self._answer)
-
-        for example, label, code in zip(new, labels, fresh, strict=True):
-            self._keep(code, label, id_key(example.id))
-            self.step += 1
+    def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
+        none = np.empty((0, self._code_bytes), np.uint8)
+        return self._mixtures(none, [], count) if len(self.buffer) else None
 
     def _pairs(self, new: int, replayed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return which rows are mixed, and the share of the first; a row that is not mixed is paired with itself."""
@@ -195,12 +201,16 @@ class REMIND(ReplayLearner):
             with torch_generator(self.seed, 0, "extra layers"):
                 self.split = with_extra(self.split)
             classifier.body = nn.Sequential(self.split.frozen, self.split.plastic)
+        self.codebooks = self._choose_codebooks(shape)
         return classifier
 
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        self.codebooks = self._choose_codebooks(shape)
-        self.buffer = self._make_buffer((math.prod(self.split.shape[1:]) * self.codebooks,), "uint8")
+    def _new_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
+        return self._make_buffer((self._code_bytes,), "uint8")
+
+    @property
+    def _code_bytes(self) -> int:
+        """Of one example."""
+        return math.prod(self.split.shape[1:]) * self.codebooks
 
     def _choose_codebooks(self, image: tuple[int, ...]) -> int:
         channels, height, width = self.split.shape

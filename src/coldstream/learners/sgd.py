@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -46,6 +48,13 @@ class SGD:
                 maximize=False,
                 is_first_step=False,
             )
+
+    def exchange(self, names: Iterable[str], velocity: dict[str, Tensor]) -> None:
+        """Follow parameters in whose place others were put, which come with their own velocity."""
+        for name in names:
+            self.velocity.pop(name, None)
+        self.velocity |= velocity
+        self._parameters = dict(self._network.named_parameters())
 
     def grow(self) -> None:
         """Follow parameters to which rows were added: the new ones begin at rest."""

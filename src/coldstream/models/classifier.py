@@ -74,6 +74,12 @@ class Classifier(nn.Module):
             layer.training = False
         return self
 
+    def begin_head(self, seed: int, rows: int) -> None:
+        """Take another head, as one of a new network with this seed."""
+        self.seed = seed
+        self.weight, self.bias = (nn.Parameter(p.new_empty((0, *p.shape[1:]))) for p in (self.weight, self.bias))
+        self.grow(rows)
+
     def grow(self, rows: int) -> None:
         """Add rows until there are `rows`; those that exist keep their bits."""
         if rows <= self.rows:
