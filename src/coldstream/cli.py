@@ -171,7 +171,7 @@ def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
         console.print(_table(learner_rows(summary, timing, short=True), summary["name"]))
         return
     name, number, only = runs[0]
-    console.print(_table(event_rows(only), f"{summary['name']}, {name}, seed {only['seed']}"))
+    console.print(_table(event_rows(summary, only), f"{summary['name']}, {name}, seed {only['seed']}"))
     results = Table(show_header=False, box=None)
     for label, value in run_rows(only, timing["learners"][name][number]):
         results.add_row(label, Text(value, style="bold"))
@@ -181,7 +181,8 @@ def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
 def _table(rows: Sequence[Sequence[str]], title: str) -> Table:
     table = Table(title=title, title_justify="left")
     for place, name in enumerate(rows[0]):
-        table.add_column(name, justify="right" if place else "left")
+        # Names that are cut short could not be told from each other.
+        table.add_column(name, justify="right" if place else "left", overflow="ellipsis" if place else "fold")
     for row in rows[1:]:
         table.add_row(*row)
     return table
@@ -268,7 +269,10 @@ def list_(
     for name, file in experiments_here().items():
         tree = read_config(file)
         data, learners = tree.get("data") or {}, tree.get("learners") or {"cssl": {}}
-        shown = str(data.get("name", "digits")) if isinstance(data, dict) else "?"
+        sets = list(tasks.values()) if (tasks := tree.get("tasks")) and isinstance(tasks, dict) else [data]
+        shown = ", ".join(
+            dict.fromkeys(str(one.get("name", "digits")) if isinstance(one, dict) else "?" for one in sets)
+        )
         rows.append([name, shown, ", ".join(map(str, learners)), str(tree.get("seeds", [0]))])
     found = len(rows) > 1
     console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")

@@ -80,7 +80,7 @@ def test_references_are_made_once_for_learners_with_the_same_network(tmp_path):
     made = experiment(tmp_path, learners={"one": {}, "two": {"replay": 2}, "three": {"model": "mlp"}})
     assert made.references["one", 0] is made.references["two", 0]
     assert made.references["one", 0] is not made.references["three", 0]
-    assert made.references["one", 0][0].train is made.train
+    assert made.references["one", 0][0].train is made.train[None]
 
 
 def test_a_job_that_another_process_is_at_is_waited_for(tmp_path):
@@ -154,7 +154,8 @@ def test_what_a_user_can_mend_is_said_in_a_line(change, message, tmp_path, monke
 def test_a_class_order_from_a_file(tmp_path):
     (tmp_path / "order.txt").write_text("2\n0\n1\n")
     made = experiment(tmp_path, stream={"class_order": str(tmp_path / "order.txt")})
-    seen = [made.train.names[label] for label in made.train.labels[made.streams[0].order]]
+    part = made.streams[0].parts[None]
+    seen = [part.dataset.names[label] for label in part.dataset.labels[part.order]]
     assert list(dict.fromkeys(seen)) == ["2", "0", "1"]
 
 

@@ -75,8 +75,8 @@ def test_learners_and_references_begin_from_them(tmp_path):
     found = {}
     for init in (str(first.weights), "random"):
         reference = CSSL(model="mlp", init=init)
-        reference.base_init(made.train.take(job.which), OfflineRecipe(epochs=1, batch=64, augment="none"))
-        found[init] = evaluate(reference, made.test, job.event)
+        reference.base_init(made.train[None].take(job.which), OfflineRecipe(epochs=1, batch=64, augment="none"))
+        found[init] = evaluate(reference, made.test[None], job.event)
     assert job.folder.read("summary.json") == found[str(first.weights)] != found["random"]
 
 
@@ -208,9 +208,9 @@ def test_base_initialisation_from_given_weights(tmp_path):
         learner = DeepSLDA(model="mlp", init=str(made.jobs[0].weights))
         if job.base is not None:
             learner.base_init(job.base, OfflineRecipe(epochs=1, batch=128, augment="none"))
-        stream = job.stream
+        stream, train = job.stream.parts[None], made.train[None]
         for index, id in zip(stream.order, stream.ids(), strict=True):
-            learner.learn_one(made.train.images[index], made.train.names[made.train.labels[index]], id=id)
+            learner.learn_one(train.images[index], train.names[train.labels[index]], id=id)
         assert job.folder.read("summary.json")["fingerprint"] == learner.fingerprint()
     assert made.jobs[0].key in (need.key for need in based.needs)
 

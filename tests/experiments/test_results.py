@@ -95,7 +95,7 @@ def test_what_is_drawn(tmp_path, monkeypatch, capacities, omega, x, y, scale, ti
     learners = {f"l{i}": {"runs": [run(0, i), run(1, i)]} for i in (0, 1)}
     settings = {f"l{i}": learner("uniform", capacities[i]) for i in (0, 1)}
     drawn = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure) or path)
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure) or path)
     summary = {"name": "n", "ordering": "iid", "learners": learners}
     plots.capacity(tmp_path / "p.png", summary, settings, plots.same_but_capacity(settings))
     (axes,) = drawn[0].axes

@@ -132,7 +132,8 @@ def test_in_an_experiment_the_beginning_of_the_stream_is_the_base(tmp_path, clas
     )
     experiment = Experiment.create(config, tmp_path / "run")
     base = experiment.units["probe", 0].base
-    seen = experiment.train.labels[experiment.streams[0].order]
+    part = experiment.streams[0].parts[None]
+    seen = part.dataset.labels[part.order]
     first = list(dict.fromkeys(seen.tolist()))[: classes or 2]
     assert sorted(set(base.labels.tolist())) == sorted(first)
     assert len(base) == 6 * len(first)

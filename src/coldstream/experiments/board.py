@@ -24,8 +24,9 @@ class Board:
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer = SummaryWriter(str(self._path))
+        of = f"{event['task']}/" if "task" in event else ""
         for number in ("accuracy", "top5", "ece"):
-            self._writer.add_scalar(number, event[number], event["step"])
+            self._writer.add_scalar(f"{of}{number}", event[number], event["step"])
         self._writer.flush()
 
     def close(self) -> None:

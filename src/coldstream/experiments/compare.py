@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coldstream.experiments.cells import Rows
 from coldstream.experiments.config import changes_between, read_config
 from coldstream.experiments.records import Folder, Record
-from coldstream.experiments.report import Rows
 
 _SHOWN = ("final_accuracy", "omega_per_event", "omega_final", "average_ece", "average_ece_debiased", "forgetting")
 

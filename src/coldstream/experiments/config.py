@@ -9,6 +9,13 @@
       crop: {augment: crop}
       full: {augment: "crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"}
     seeds: [0, 1, 2]
+
+`tasks` instead of `data` streams several data sets one after another, each with its own head and its own test:
+
+    tasks:
+      flowers: {name: flowers102, classes: 10}
+      birds: {name: cub200, classes: 10}
+    data: {root: DATA}                  # for all tasks that have no root of their own
 """
 
 from __future__ import annotations
@@ -19,12 +26,12 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from coldstream.augment import Policy
 from coldstream.learners import LEARNERS, REMIND, Learner, OfflineRecipe
@@ -59,6 +66,10 @@ class DataConfig(_Part):
     test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
 
 
+_PLACE = ("root", "download")
+"""What of the data can be said once for all tasks."""
+
+
 class StreamConfig(_Part):
     """In which order it comes, and when the learner is tested."""
 
@@ -86,14 +97,26 @@ class RecipeConfig(_Part):
 
 
 class OfflineConfig(RecipeConfig):
-    """How the same network is trained offline for comparison, once per test event."""
+    """How the same network is trained offline for comparison: once per test event, with tasks once per task.
+
+    Where `rates` are given, a network is trained with each in the place of `rate`, and the best on the test images
+    counts: a reference that is chosen on what it is tested on, as the paper's multi-task references are.
+    """
 
     enabled: bool = True
     epochs: int = Field(30, ge=1)
+    rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
+
+    def recipes(self) -> list[OfflineRecipe]:
+        """Return the recipes of which the best counts."""
+        return [replace(self.recipe(), rate=rate) for rate in self.rates or (self.rate,)]
 
 
 class BaseConfig(RecipeConfig):
-    """How learners with `init: base` are base-initialised, on the beginning of the stream, which then comes again."""
+    """How learners with `init: base` are base-initialised, on the beginning of the stream, which then comes again.
+
+    With tasks that is the beginning of the first one.
+    """
 
     classes: int | None = Field(None, ge=1, description="the first so many classes; None: the stream's first batch")
     epochs: int = Field(50, ge=0)
@@ -112,10 +135,13 @@ class PretrainConfig(RecipeConfig):
 
 
 class Config(_Part):
-    """An experiment: data, stream, learners, seeds, offline reference."""
+    """An experiment: data or tasks, stream, learners, seeds, offline reference."""
 
     name: str = Field("digits", pattern=r"^[\w.-]+$")
     data: DataConfig = DataConfig()
+    tasks: dict[Annotated[str, Field(min_length=1)], DataConfig] = Field(
+        default_factory=dict, description="the data of each task, in the order in which they come"
+    )
     stream: StreamConfig = StreamConfig()
     learner: Settings = Field(default_factory=dict, description="settings that all learners have in common")
     learners: dict[str, Settings] = Field({"cssl": {}}, min_length=1)
@@ -130,6 +156,26 @@ class Config(_Part):
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
     threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
     tensorboard: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place_for_all_tasks(cls, tree: Any) -> Any:
+        """Let tasks without a `root` or `download` of their own have those of `data`."""
+        tasks, data = (tree.get(part) if isinstance(tree, dict) else None for part in ("tasks", "data"))
+        if not isinstance(tasks, dict) or not isinstance(data, dict):
+            return tree
+        common = {key: data[key] for key in _PLACE if key in data}
+        return {**tree, "tasks": {t: {**common, **own} if isinstance(own, dict) else own for t, own in tasks.items()}}
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_data(self) -> Config:
+        own = [key for key, value in self.data if key not in _PLACE and value != getattr(DataConfig(), key)]
+        if self.tasks and own:
+            raise ValueError(
+                f"data.{own[0]} is of an experiment without tasks: each of the tasks has its own data; beside "
+                f"tasks, only {' and '.join(f'data.{key}' for key in _PLACE)} can be given, for all of them"
+            )
+        return self
 
     @field_validator("name")
     @classmethod
@@ -266,7 +312,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
                 "{data: {name: ..., classes: [...]}}"
             )
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
-            settings["counts"] = {"any": 1}
+            settings["counts"] = {("any", "any") if config.tasks else "any": 1}
         try:
             kind(**settings, seed=0)
         except (TypeError, AttributeError) as error:
@@ -296,11 +342,14 @@ def _with(tree: Settings, path: list[str], value: Any) -> Settings:
 
 def _explain(error: Any) -> str:
     path = [str(part) for part in error["loc"]]
+    if not path:  # about several settings together
+        return str(error["msg"]).removeprefix("Value error, ")
     if error["type"] != "extra_forbidden":
         return f"setting {'.'.join(path)!r}: {error['msg'].lower()}, got {error['input']!r}"
     part: Any = Config
     for name in path[:-1]:
-        part = _without_none(part.model_fields[name].annotation)
+        inner = get_args(part)[1] if get_origin(part) is dict else part.model_fields[name].annotation
+        part = _without_none(inner)
     valid = list(part.model_fields)
     near = difflib.get_close_matches(path[-1], valid, n=1, cutoff=0.5)
     elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(n, f.annotation)]
@@ -318,6 +367,8 @@ def _fields(name: str, annotation: Any) -> list[str]:
 
 def _without_none(annotation: Any) -> Any:
     """Return what a setting is when it is given."""
+    if get_origin(annotation) is dict:
+        return annotation
     return next((one for one in get_args(annotation) if one is not type(None)), annotation)
 
 

@@ -1,9 +1,10 @@
-"""An experiment: several learners and seeds on one data set, each a job of its own, and what they come down to."""
+"""An experiment: several learners and seeds on the same data, each a job of its own, and what they come down to."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from coldstream.experiments.board import Board
 from coldstream.experiments.config import (
     PRETRAINED,
     Config,
+    DataConfig,
     Settings,
     asks_for_base_init,
     changes_between,
@@ -28,10 +30,10 @@ from coldstream.experiments.jobs import Job, UnitJob
 from coldstream.experiments.keys import content_of, key_of, learner_version
 from coldstream.experiments.pretraining import Pretraining, PretrainJob
 from coldstream.experiments.records import Folder, Record
-from coldstream.experiments.references import OfflineJob
-from coldstream.experiments.results import averages, first_steps, unit_results
+from coldstream.experiments.references import OfflineJob, best
+from coldstream.experiments.results import averages, first_steps, task_results, unit_results
 from coldstream.learners import CSSL
-from coldstream.streams import Stream, make_stream, read_class_order, sorted_by_content
+from coldstream.streams import Task, TaskStream, make_task_stream, read_class_order, sorted_by_content
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
 
@@ -49,20 +51,15 @@ class Experiment:
         if config.threads:
             torch.set_num_threads(config.threads)
             self._threads["threads"] = config.threads
-        data = config.data
-        train, test = load_dataset(data.name, data.root, data.download)
-        train, test = select(
-            train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
-        )
-        if not len(test):
-            raise ValueError(f"data set {test.name!r} has no test images: put some into a folder test/<class>/")
-        # Offline training and sums over test images go by the order of storage: no result may depend on it.
-        self.train, self.test = sorted_by_content(train), sorted_by_content(test)
-        self._data = {"train": self.train.fingerprint(), "test": self.test.fingerprint()}
+        self.train: dict[Task, Dataset] = {}
+        self.test: dict[Task, Dataset] = {}
+        tasks: list[tuple[Task, DataConfig]] = [*config.tasks.items()] or [(None, config.data)]
+        for task, data in tasks:
+            self.train[task], self.test[task] = _load(data)
         store = path.parent / "store"
         wanted = any(learner_settings(config, name)[1].get("init") == PRETRAINED for name in config.learners)
         self._pretraining = (
-            Pretraining(config.pretrain, data, [self.train], store, self._threads)
+            Pretraining(config.pretrain, config.data, list(self.train.values()), store, self._threads)
             if config.pretrain and wanted
             else None
         )
@@ -113,21 +110,22 @@ class Experiment:
     def finished(self) -> bool:
         return all(job.finished for job in self.jobs)
 
-    def _make_stream(self, seed: int) -> Stream:
+    def _make_stream(self, seed: int) -> TaskStream:
         options = self.config.stream.model_dump()
         if isinstance(options["class_order"], str):
             options["class_order"] = read_class_order(options["class_order"])
-        stream = make_stream(self.train, seed=seed, **options)
-        # A class of very few images has none to test with; a test on such classes alone says nothing.
-        tested = tuple(e for e in stream.events if np.isin(self.test.labels, e.classes).any())
-        return replace(stream, events=tested)
+        parts = dict(make_task_stream(self.train, seed=seed, **options).parts)
+        for task, part in parts.items():
+            # A class of very few images has none to test with; a test on such classes alone says nothing.
+            tested = (event for event in part.events if np.isin(self.test[task].labels, event.classes).any())
+            parts[task] = replace(part, events=tuple(tested))
+        return TaskStream(parts)
 
     def _unit(self, name: str, seed: int) -> UnitJob:
         kind, settings = learner_settings(self.config, name)
         stream = self.streams[seed]
         if str(settings.get("rate")).startswith("linear"):
-            names, counts = np.unique(np.array(self.train.names)[self.train.labels], return_counts=True)
-            settings["counts"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
+            settings["counts"] = self._counts()
         facts = {"kind": kind.__qualname__, "code": learner_version(kind), "settings": settings, "seed": seed}
         facts |= self._threads
         pretrained = self._pretrained(settings, seed)
@@ -136,7 +134,9 @@ class Experiment:
         if kind(**settings, seed=seed).needs_base_init or asks_for_base_init(self.config, name):
             base = self._base(stream)
             facts["base"] = {"data": base.fingerprint(), "recipe": str(recipe)}
-        key = key_of({**facts, **self._data, "stream": stream.fingerprint(), "preq": self.config.prequential})
+        for part, datasets in (("train", self.train), ("test", self.test)):
+            facts[part] = [[task, dataset.fingerprint()] for task, dataset in datasets.items()]
+        key = key_of({**facts, "stream": stream.fingerprint(), "preq": self.config.prequential})
         model = settings.get("model")
         begun = {**settings, "init": str(pretrained.weights)} if pretrained else settings
         return UnitJob(
@@ -147,7 +147,7 @@ class Experiment:
             make=partial(kind, **begun, seed=seed),
             load=partial(kind.load) if isinstance(model, str) or model is None else partial(kind.load, model=model),
             stream=stream,
-            test=self.test,
+            tests=self.test,
             base=base,
             recipe=recipe,
             prequential=self.config.prequential,
@@ -162,20 +162,30 @@ class Experiment:
             return None
         return self._pretraining.job({key: settings[key] for key in _NETWORK if key in settings}, seed)
 
-    def _base(self, stream: Stream) -> Dataset:
-        """Return the beginning of a stream: its first classes, or its first batch."""
-        labels = self.train.labels[stream.order]
+    def _counts(self) -> dict[Any, int]:
+        """Return how many examples of each label will come; with tasks, by (task, label)."""
+        counts: dict[Any, int] = {}
+        for task, train in self.train.items():
+            names, numbers = np.unique(np.array(train.names)[train.labels], return_counts=True)
+            for name, number in zip(names.tolist(), numbers.tolist(), strict=True):
+                counts[name if task is None else (task, name)] = number
+        return counts
+
+    def _base(self, stream: TaskStream) -> Dataset:
+        """Return the beginning of a stream: the first classes, or the first batch, of its first task."""
+        begin = next(iter(stream.parts.values()))
+        labels = begin.dataset.labels[begin.order]
         if (classes := self.config.base.classes) is None:
-            return self.train.take(stream.order[: stream.batches[0]])
+            return begin.dataset.take(begin.order[: begin.batches[0]])
         first = list(dict.fromkeys(labels.tolist()))[:classes]
-        return self.train.take(stream.order[np.isin(labels, first)])
+        return begin.dataset.take(begin.order[np.isin(labels, first)])
 
     def _offline(self, name: str, seed: int) -> list[OfflineJob]:
         _, settings = learner_settings(self.config, name)
         network = {key: settings[key] for key in _NETWORK if key in settings}
         if network.get("init") == "base":
             network["init"] = "random"
-        recipe = self.config.offline.recipe()
+        recipes = self.config.offline.recipes()
         shared = repr((network, seed))
         if shared in self._shared:
             return self._shared[shared]
@@ -183,29 +193,41 @@ class Experiment:
         pretrained = self._pretrained(network, seed)
         begun = {**network, "init": str(pretrained.weights)} if pretrained else network
         weights = pretrained.key if pretrained else content_of(network.get("init"))
-        for event in self.streams[seed].events:
+        # With tasks there is one for the end of each, on its data alone: that of an experiment without tasks.
+        events = [
+            (task, part, event)
+            for task, part in self.streams[seed].parts.items()
+            for event in (part.events if task is None else part.events[-1:])
+        ]
+        for task, part, event in events:
             # Which examples have come matters to offline training, their order and ours does not.
-            which = np.sort(self.streams[seed].order[: event.step])
-            classes = sorted(self.test.names[label] for label in event.classes)
-            facts: Settings = {"network": network, "recipe": str(recipe), "seed": seed, "classes": classes}
+            which = np.sort(part.order[: event.step])
+            test = self.test[task]
+            classes = sorted(test.names[label] for label in event.classes)
+            facts: Settings = {"network": network, "seed": seed, "classes": classes}
             facts |= {"code": learner_version(CSSL), "weights": weights, **self._threads}
-            key = key_of({**facts, "train": self.train.take(which).fingerprint(), "test": self._data["test"]})
-            folder = Folder(self.folder.path.parent / "store" / "offline" / key)
-            title = f"offline, {len(classes)} classes, seed {seed}"
-            jobs.append(
-                OfflineJob(
-                    title,
-                    key,
-                    folder,
-                    needs=(pretrained,) if pretrained else (),
-                    settings={**begun, "seed": seed},
-                    recipe=recipe,
-                    train=self.train,
-                    which=which,
-                    test=self.test,
-                    event=event,
+            facts |= {"train": part.dataset.take(which).fingerprint(), "test": test.fingerprint()}
+            for recipe in recipes:
+                key = key_of({**facts, "recipe": str(recipe)})
+                folder = Folder(self.folder.path.parent / "store" / "offline" / key)
+                what = f"{len(classes)} classes" if task is None else task
+                rate = f", rate {recipe.rate:g}" if len(recipes) > 1 else ""
+                jobs.append(
+                    OfflineJob(
+                        f"offline, {what}{rate}, seed {seed}",
+                        key,
+                        folder,
+                        needs=(pretrained,) if pretrained else (),
+                        settings={**begun, "seed": seed},
+                        recipe=recipe,
+                        train=part.dataset,
+                        which=which,
+                        test=test,
+                        event=event,
+                        task=task,
+                        may_diverge=len(recipes) > 1,
+                    )
                 )
-            )
         return jobs
 
     def results(self) -> Record:
@@ -217,23 +239,53 @@ class Experiment:
             for seed in self.config.seeds:
                 unit = self.units[name, seed].folder
                 events = unit.lines("metrics.jsonl")
-                offline = [job.folder.read("summary.json") for job in self.references[name, seed]]
                 lines += [{"learner": name, "seed": seed, **event} for event in events]
-                found = unit_results(unit.read("summary.json"), events, offline, first_steps(self.streams[seed]))
-                runs.append({"seed": seed, **found})
+                runs.append({"seed": seed, **self._found(unit.read("summary.json"), events, name, seed)})
             learners[name] = {"mean": averages(runs), "runs": runs}
-        stream = self.streams[self.config.seeds[0]]
+            if self.config.tasks:
+                each = {task: [run["tasks"][task] for run in runs] for task in self.config.tasks}
+                learners[name]["tasks"] = {task: averages(mine) for task, mine in each.items()}
         summary = {
             "name": self.config.name,
-            "data": {"name": self.train.name, "train": len(self.train), "test": len(self.test)},
+            "data": {
+                "name": ", then ".join(dict.fromkeys(train.name for train in self.train.values())),
+                "train": sum(map(len, self.train.values())),
+                "test": sum(map(len, self.test.values())),
+            },
             "ordering": self.config.stream.ordering,
-            "examples": len(stream.order),
+            "examples": len(self.streams[self.config.seeds[0]]),
             "learners": learners,
         }
+        if self.config.tasks:
+            summary["tasks"] = self._tasks()
         self.folder.rewrite("metrics.jsonl", lines)
         self.folder.write("timing.json", self._timing())
         self.folder.write("summary.json", summary)
         return summary
+
+    def _found(self, unit: Record, events: list[Record], name: str, seed: int) -> Record:
+        """Return the numbers of one learner and seed, beside its references."""
+        stream = self.streams[seed]
+        several = groupby(self.references[name, seed], lambda job: (job.task, job.event and job.event.step))
+        references = [(task, best(list(jobs))) for (task, _), jobs in several]
+        if None in stream.parts:
+            return unit_results(unit, events, [found for _, found in references], first_steps(stream.parts[None]))
+        ends = {task: stream.ends[task] for task in stream.tasks}
+        return task_results(unit, events, {str(task): found for task, found in references}, ends)
+
+    def _tasks(self) -> Record:
+        """Return what the tasks are, and after how many examples each begins."""
+        stream = self.streams[self.config.seeds[0]]
+        return {
+            task: {
+                "name": self.train[task].name,
+                "train": len(self.train[task]),
+                "test": len(self.test[task]),
+                "classes": len(np.unique(self.train[task].labels)),
+                "start": stream.starts[task],
+            }
+            for task in stream.tasks
+        }
 
     def _timing(self) -> Record:
         units = {
@@ -242,6 +294,18 @@ class Experiment:
         }
         seconds = sum(job.folder.read("timing.json")["seconds"] for job in self.jobs)
         return {"seconds": seconds, "learners": units}
+
+
+def _load(data: DataConfig) -> tuple[Dataset, Dataset]:
+    """Return the training and the test set that the settings choose, each sorted by content."""
+    train, test = load_dataset(data.name, data.root, data.download)
+    train, test = select(
+        train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class
+    )
+    if not len(test):
+        raise ValueError(f"data set {test.name!r} has no test images: put some into a folder test/<class>/")
+    # Offline training and sums over test images go by the order of storage: no result may depend on it.
+    return sorted_by_content(train), sorted_by_content(test)
 
 
 def _has_begun(path: Path) -> bool:

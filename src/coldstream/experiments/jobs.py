@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, Saving, read_manifest
@@ -25,7 +26,7 @@ from coldstream.experiments.evaluation import Evaluation
 from coldstream.experiments.records import Folder, Record
 from coldstream.learners.base import Learner
 from coldstream.learners.offline import OfflineRecipe
-from coldstream.streams import Stream
+from coldstream.streams import Event, Task, TaskStream
 
 Watch = Callable[[int, int, str], bool]
 """(done, total, note) -> whether to stop: how a job says how far it is and asks whether to go on."""
@@ -116,12 +117,12 @@ class Clock:
 
 @dataclass
 class UnitJob(Job):
-    """One learner on one stream."""
+    """One learner on one stream, of one task or of several; base initialisation is of the first."""
 
     make: Callable[[], Learner] | None = None
     load: Callable[[Path], Learner] | None = None
-    stream: Stream | None = None
-    test: Dataset | None = None
+    stream: TaskStream | None = None
+    tests: Mapping[Task, Dataset] = field(default_factory=dict)
     base: Dataset | None = None
     recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
     prequential: bool = True
@@ -130,14 +131,14 @@ class UnitJob(Job):
     board: Board | None = None
 
     def progress(self) -> tuple[int, int]:
-        total = len(self._stream.order)
+        total = len(self._stream)
         if self.finished:
             return total, total
         path = self.folder.path / "checkpoint"
         return (int(read_manifest(path)["step"]) if (path / MANIFEST).exists() else 0), total
 
     @property
-    def _stream(self) -> Stream:
+    def _stream(self) -> TaskStream:
         assert self.stream is not None
         return self.stream
 
@@ -161,30 +162,29 @@ class UnitJob(Job):
             extra = {"prequential": preq.to_dict(), "clock": asdict(clock)}
             last[:] = [learner.save(checkpoint, extra=extra, wait=wait)]
 
-        assert self.test is not None
-        stream, data = self._stream, self._stream.dataset
-        images, labels, names, ids = data.images, data.labels, data.names, stream.ids()
-        tests, ends = {event.step: event for event in stream.events}, set(stream.batches)
-        total = len(stream.order)
+        stream, ids, ends = self._stream, self._stream.ids(), set(self._stream.batches)
+        tests: dict[int, list[Event]] = defaultdict(list)
+        for event in stream.events:
+            tests[event.step].append(event)
+        total = len(stream)
         note, due = "", False
         with (
             _ended(last),
             closing(self.board) if self.board else nullcontext(),
-            Evaluation(self.test, self._found, beside=self.beside) as evaluation,
+            Evaluation(self.tests, self._found, beside=self.beside) as evaluation,
         ):
             while learner.step < total:
                 if watch(learner.step, total, note):
                     evaluation.wait()
                     save(wait=True)
                     raise Stopped
-                index = int(stream.order[learner.step])
-                image, label = images[index], names[labels[index]]
+                image, label, task = stream.example(learner.step)
                 if self.prequential:
                     with clock.predicting():
-                        preq.update(learner.predict_one(image) == label)
+                        preq.update(learner.predict_one(image, task=task) == label)
                     note = f"accuracy {preq.windowed:.1%}"
                 with clock.learning():
-                    learner.learn_one(image, label, id=ids[learner.step])
+                    learner.learn_one(image, label, task=task, id=ids[learner.step])
                     if learner.step in ends:
                         learner.end_batch(partial(self._training, watch, learner.step))
                 step = learner.step
@@ -201,7 +201,7 @@ class UnitJob(Job):
 
     def _training(self, watch: Watch, step: int, epoch: int, epochs: int) -> None:
         """Say how far a batch-incremental learner is with a batch; asked to stop, it begins that batch again."""
-        if watch(step, len(self._stream.order), f"batch ended, epoch {epoch} of {epochs}"):
+        if watch(step, len(self._stream), f"batch ended, epoch {epoch} of {epochs}"):
             raise Stopped
 
     def _found(self, event: Record) -> None:
@@ -216,11 +216,13 @@ class UnitJob(Job):
         if self.base is not None:
 
             def watched(epoch: int) -> None:
-                if watch(0, len(self._stream.order), f"base initialisation, epoch {epoch} of {self.recipe.epochs}"):
+                if watch(0, len(self._stream), f"base initialisation, epoch {epoch} of {self.recipe.epochs}"):
                     raise Stopped
 
             watched(0)
-            learner.base_init(self.base, self.recipe, watched)
+            first = next(iter(self._stream.parts))
+            named: dict[str, Any] = {} if first is None else {"task": first}
+            learner.base_init(self.base, self.recipe, watched, **named)
             nothing = {"prequential": metrics.Prequential().to_dict(), "clock": asdict(Clock())}
             learner.save(self.folder.path / "checkpoint", extra=nothing)
         return learner

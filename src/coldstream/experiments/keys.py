@@ -110,5 +110,13 @@ def content_of(path: Any) -> str | None:
 
 def key_of(facts: dict[str, Any]) -> str:
     """Return the address of a result that depends on these facts."""
-    text = json.dumps(facts, sort_keys=True, default=str)
+    text = json.dumps(_with_names(facts), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _with_names(value: Any) -> Any:
+    """Return the same with dicts that JSON has no keys for, such as counts by (task, label), as pairs."""
+    if not isinstance(value, dict):
+        return value
+    named = {key: _with_names(inner) for key, inner in value.items()}
+    return named if all(isinstance(key, str | int) for key in named) else sorted(map(list, named.items()), key=repr)

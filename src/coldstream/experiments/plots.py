@@ -54,21 +54,21 @@ def draw_all(path: Path, summary: Record, lines: list[Record], settings: dict[st
 
 def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy over the examples seen: mean and range over seeds, with the offline reference."""
-    figure, (axes,) = _figure(6.8, 4.0)
+    figure, (axes,) = new_figure(6.8, 4.0)
     lowest, highest = 100.0, 0.0
     first = next(iter(summary["learners"].values()))["runs"]
     if first[0]["offline"]:
-        steps, values = _grid([run["offline"] for run in first])
+        steps, values = grid([run["offline"] for run in first])
         same = all(found["runs"][0]["offline"] == first[0]["offline"] for found in summary["learners"].values())
         label = "trained offline" if same else f"network of {next(iter(summary['learners']))}, trained offline"
         axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label=label)
         lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
     for number, (name, found) in enumerate(summary["learners"].items()):
-        steps, values = _grid([run["events"] for run in found["runs"]])
-        axes.plot(steps, values.mean(0), label=f"{name}, streamed", markersize=5, **_look(number))
+        steps, values = grid([run["events"] for run in found["runs"]])
+        axes.plot(steps, values.mean(0), label=f"{name}, streamed", markersize=5, **look_of(number))
         if len(values) > 1:
             axes.fill_between(
-                steps, values.min(0), values.max(0), color=_look(number)["color"], alpha=0.15, linewidth=0
+                steps, values.min(0), values.max(0), color=look_of(number)["color"], alpha=0.15, linewidth=0
             )
         lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
     marked = [(event["step"], event["classes"]) for event in first[0]["events"]]
@@ -81,8 +81,8 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_ylabel("test accuracy, %")
     seeds = ", ".join(str(run["seed"]) for run in first)
     axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11, pad=18)
-    _legend(axes, len(summary["learners"]))
-    return _save(figure, path)
+    legend(axes, len(summary["learners"]))
+    return save(figure, path)
 
 
 def same_but_capacity(settings: dict[str, Record]) -> dict[str, list[str]]:
@@ -110,7 +110,7 @@ def same_but_capacity(settings: dict[str, Record]) -> dict[str, list[str]]:
 
 def capacity(path: Path, summary: Record, settings: dict[str, Record], groups: dict[str, list[str]]) -> Path:
     """Draw Ω_all over what the buffer held at the end, mean and range over seeds; without Ω the final accuracy."""
-    figure, (axes,) = _figure(6.2, 4.0)
+    figure, (axes,) = new_figure(6.2, 4.0)
     bounds = [Capacity.parse(settings[name]["capacity"]) for names in groups.values() for name in names]
     unit = "bytes" if any(bound.bytes for bound in bounds) else "examples"
     runs = {name: summary["learners"][name]["runs"] for names in groups.values() for name in names}
@@ -122,7 +122,7 @@ def capacity(path: Path, summary: Record, settings: dict[str, Record], groups: d
     for place, (label, names) in enumerate(groups.items()):
         names = sorted(names, key=filled.__getitem__)
         values = np.array([[run[number] for run in runs[name]] for name in names])
-        where, look = [filled[name] for name in names], _look(place)
+        where, look = [filled[name] for name in names], look_of(place)
         axes.plot(where, values.mean(1), label=label, markersize=5, **look)
         if values.shape[1] > 1:
             axes.fill_between(where, values.min(1), values.max(1), color=look["color"], alpha=0.15, linewidth=0)
@@ -132,7 +132,7 @@ def capacity(path: Path, summary: Record, settings: dict[str, Record], groups: d
     seeds = ", ".join(str(run["seed"]) for run in next(iter(runs.values())))
     axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11)
     axes.legend(frameon=False, loc="best", fontsize=8.5)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _size_axis(axes: Axes, sizes: list[float], unit: str) -> None:
@@ -159,7 +159,7 @@ def _size(size: float, unit: str) -> str:
 def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy against confidence at the end of the first seed, a panel a learner."""
     ends = _ends(summary, lines)
-    figure, panels = _figure(4.6, 4.7, panels=len(ends))
+    figure, panels = new_figure(4.6, 4.7, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         found = Reliability.from_dict(event["reliability"])
         total, width = max(1, sum(found.count)), 1 / len(found.count)
@@ -182,16 +182,16 @@ def reliability(path: Path, summary: Record, lines: list[Record]) -> Path:
         title = f"{name}: ECE {event['ece']:.3f} on {event['images']:,} images"
         axes.set_title(title, loc="left", fontsize=10)
         axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=7.5)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw accuracy against the share of images accepted, by confidence, at the end of the first seed."""
-    figure, (axes,) = _figure(6.8, 4.0)
+    figure, (axes,) = new_figure(6.8, 4.0)
     lowest = 1.0
     for number, (name, event) in enumerate(_ends(summary, lines).items()):
         curve = event["coverage"]
-        look = {**_look(number), "marker": ""}
+        look = {**look_of(number), "marker": ""}
         axes.plot(curve["coverage"], curve["accuracy"], label=name, **look)
         lowest = min(lowest, *curve["accuracy"])
     axes.set_xlim(0, 1.01)
@@ -199,15 +199,15 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_xlabel("share of images that the learner is surest of")
     axes.set_ylabel("accuracy on them")
     axes.set_title("what can be accepted without a look", loc="left", fontsize=10)
-    _legend(axes, len(summary["learners"]))
-    return _save(figure, path)
+    legend(axes, len(summary["learners"]))
+    return save(figure, path)
 
 
 def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
     """Draw the confusion matrix at the end of the first seed, a panel a learner; classes as the test lists them."""
     ends = _ends(summary, lines)
     listed = "in order of coming" if summary["ordering"].startswith("class-") else "by name"
-    figure, panels = _figure(4.4, 4.4, panels=len(ends))
+    figure, panels = new_figure(4.4, 4.4, panels=len(ends))
     for axes, (name, event) in zip(panels, ends.items(), strict=True):
         columns = event["confusion"]["columns"]
         matrix = np.array(event["confusion"]["rows"], float)
@@ -221,10 +221,10 @@ def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
         axes.set_xlabel(f"guess, {listed}")
         axes.set_ylabel("truth")
         axes.set_title(f"{name}: accuracy {event['accuracy']:.1%}", loc="left", fontsize=10)
-    return _save(figure, path)
+    return save(figure, path)
 
 
-def _legend(axes: Axes, learners: int) -> None:
+def legend(axes: Axes, learners: int) -> None:
     """Name the lines where they leave room; many of them beside the picture."""
     where: dict[str, Any] = {"loc": "best"}
     if learners > 5:
@@ -236,11 +236,12 @@ def _long(names: Sequence[str]) -> bool:
     return max(map(len, names), default=0) > 2
 
 
-def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
+def new_figure(width: float, height: float, panels: int = 1, columns: int = 2) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure of panels, each of that size in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(2, panels)  # more side by side are too small to read on a page
+    columns = min(columns, panels)  # more than two side by side are too small to read on a page
     rows = -(-panels // columns)
     figure = Figure(figsize=(width * columns, height * rows), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -252,18 +253,21 @@ def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Seque
     return figure, made
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path, *, svg: bool = True) -> Path:
+    """Write a figure as PNG, and as SVG beside it; return the PNG's path."""
     figure.savefig(path)
-    figure.savefig(path.with_suffix(".svg"))
+    if svg:
+        figure.savefig(path.with_suffix(".svg"))
     return path
 
 
-def _look(number: int) -> dict[str, Any]:
+def look_of(number: int) -> dict[str, Any]:
+    """Return colour, marker and dash of a learner."""
     looks = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
     return {what: kinds[number % len(kinds)] for what, kinds in looks.items()}
 
 
-def _grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:
+def grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:
     """Return the steps of the events (of the first seed) and accuracies in percent, a row a seed."""
     return [event["step"] for event in runs[0]], np.array(
         [[100 * event["accuracy"] for event in run] for run in runs]
@@ -271,8 +275,10 @@ def _grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:
 
 
 def _ends(summary: Record, lines: list[Record]) -> dict[str, Record]:
-    """Return the last test of each learner's first seed."""
-    return {
-        name: [line for line in lines if line["learner"] == name and line["seed"] == found["runs"][0]["seed"]][-1]
-        for name, found in summary["learners"].items()
-    }
+    """Return the last test of each learner's first seed, of each task where there are several."""
+    last = {}
+    for name, found in summary["learners"].items():
+        for line in lines:
+            if (line["learner"], line["seed"]) == (name, found["runs"][0]["seed"]):
+                last[f"{name}, {line['task']}" if "task" in line else name] = line
+    return last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,18 @@ from coldstream.data import Dataset
 from coldstream.experiments.environment import describe_environment
 from coldstream.experiments.evaluation import evaluate
 from coldstream.experiments.jobs import Job, Stopped, Watch
+from coldstream.experiments.records import Record
 from coldstream.learners.cssl import CSSL
 from coldstream.learners.offline import OfflineRecipe
-from coldstream.streams import Event
+from coldstream.streams import Event, Task
 
 
 @dataclass
 class OfflineJob(Job):
-    """The same network trained offline on everything streamed until a test, and tested then."""
+    """The same network trained offline on everything streamed until a test, and tested then.
+
+    One of several of which the `best` counts may diverge; it says so in its summary.
+    """
 
     settings: dict[str, Any] | None = None
     recipe: OfflineRecipe = OfflineRecipe()  # noqa: RUF009 - frozen
@@ -28,6 +33,8 @@ class OfflineJob(Job):
     which: NDArray[np.int64] | None = None
     test: Dataset | None = None
     event: Event | None = None
+    task: Task = None
+    may_diverge: bool = False
 
     unit: str = "epochs"
 
@@ -45,8 +52,27 @@ class OfflineJob(Job):
         watched(0)
         reference = CSSL(**(self.settings or {}))
         reference.base_init(self.train.take(self.which), self.recipe, watched)
-        found = evaluate(reference, self.test, self.event)
+        try:
+            found = evaluate(reference, self.test, self.event)
+        except FloatingPointError as error:
+            if not self.may_diverge:
+                raise
+            found = {"diverged": str(error)}
         self.folder.write(
             "timing.json", {"seconds": time.perf_counter() - begin, "environment": describe_environment()}
         )
         self.folder.write("summary.json", found)
+
+
+def best(jobs: Sequence[OfflineJob]) -> Record:
+    """Return what the best of finished jobs found, which differ in the rate alone.
+
+    That is the best on the test images; of equals, the first. Where there are several, its rate is said.
+    """
+    found = [{**job.folder.read("summary.json"), "rate": job.recipe.rate} for job in jobs]
+    able = [record for record in found if "diverged" not in record]
+    if not able:
+        rates = ", ".join(f"{job.recipe.rate:g}" for job in jobs)
+        raise ValueError(f"{jobs[0].title}: it diverged with rate {rates}; give offline.rates lower ones")
+    chosen = max(able, key=lambda record: float(record["accuracy"]))
+    return chosen if len(jobs) > 1 else {key: value for key, value in chosen.items() if key != "rate"}

@@ -10,12 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from coldstream.experiments import plots
+from coldstream.experiments import plots, task_plots, task_rows
+from coldstream.experiments.cells import Rows, cost_names, cost_rows, costs, spread
 from coldstream.experiments.config import read_config
 from coldstream.experiments.records import Folder, Record
-from coldstream.metrics import Summary
-
-Rows = list[list[str]]
 
 _COLUMNS = {
     "final_accuracy": "final accuracy",
@@ -31,7 +29,7 @@ _COLUMNS = {
 
 _SHORT = {"final_accuracy": "accuracy", "omega_per_event": "Ω_all", "average_ece": "ECE"}
 
-_STYLE = """
+STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d242b; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 p.lead { color: #55606b; margin-top: 0 } img { max-width: 100%; height: auto }
@@ -47,28 +45,24 @@ pre { background: #f4f6f8; padding: 1rem; overflow-x: auto; font-size: .85rem }
 def learner_rows(summary: Record, timing: Record, *, short: bool = False) -> Rows:
     """Return a header and a row a learner: mean ± sd over seeds, and how many there were.
 
-    A short table has the columns that fit a terminal.
+    A short table has the columns that fit a terminal. With tasks it is the accuracy on each of them.
     """
+    if "tasks" in summary:
+        return task_rows.learner_rows(summary, timing, short=short)
     means = [found["mean"] for found in summary["learners"].values()]
     shown = [name for name in (_SHORT if short else _COLUMNS) if any(name in mean for mean in means)]
-    more = ["ms", "seeds"] if short else ["ms an example", "buffer", "parameters", "seeds"]
-    rows = [["learner", *((_SHORT if short else _COLUMNS)[name] for name in shown), *more]]
+    names = [(_SHORT if short else _COLUMNS)[name] for name in shown]
+    rows = [["learner", *names, *cost_names(short=short)]]
     for name, found in summary["learners"].items():
-        cells = []
-        for column in shown:
-            value = Summary.from_dict(found["mean"][column]) if column in found["mean"] else None
-            spread = f" ± {value.sd:.3f}" if value and value.sd is not None else ""
-            cells.append(f"{value.mean:.3f}{spread}" if value else "–")
-        times = [run["ms_per_example"] for run in timing["learners"][name]]
-        last = found["runs"][-1]
-        buffer = f"{last['buffer']['examples']:,} / {last['buffer']['bytes']:,} B" if last["buffer"] else "–"
-        facts = [] if short else [buffer, f"{last['parameters']:,}"]
-        rows.append([name, *cells, f"{sum(times) / len(times):.1f}", *facts, str(len(found["runs"]))])
+        cells = [spread(found["mean"].get(column)) for column in shown]
+        rows.append([name, *cells, *costs(found["runs"], timing["learners"][name], short=short)])
     return rows
 
 
-def event_rows(run: Record) -> Rows:
+def event_rows(summary: Record, run: Record) -> Rows:
     """Return a header and a row a test event of one learner and seed."""
+    if "tasks" in summary:
+        return task_rows.event_rows(run, summary["tasks"])
     offline = {event["step"]: event for event in run["offline"]}
     rows = [["classes", "images seen", "accuracy", "offline", "ratio", "ECE", "ECE debiased", "test images"]]
     for event in run["events"]:
@@ -90,6 +84,8 @@ def event_rows(run: Record) -> Rows:
 
 def run_rows(run: Record, timing: Record) -> Rows:
     """Return what one learner and seed come down to, as (name, value)."""
+    if "tasks" in run:
+        return task_rows.run_rows(run, timing)
     rows = []
     if run["omega_per_event"] is not None:
         rows += [
@@ -109,13 +105,7 @@ def run_rows(run: Record, timing: Record) -> Rows:
         ]
     if run["forward_transfer"] is not None:
         rows.append(["forward transfer (accuracy on a class before it comes)", f"{run['forward_transfer']:.3f}"])
-    rows.append(["time an example", f"{timing['ms_per_example']:.1f} ms"])
-    if run["buffer"]:
-        rows += [
-            ["replay buffer", f"{run['buffer']['examples']:,} examples, {run['buffer']['bytes']:,} bytes"],
-            ["beside it: ids, labels, tables", f"{timing['index_bytes']:,} bytes"],
-        ]
-    return [*rows, ["parameters", f"{run['parameters']:,}, {run['frozen_share']:.0%} frozen"]]
+    return [*rows, *cost_rows(run, timing)]
 
 
 def write_report(folder: Folder) -> None:
@@ -123,7 +113,8 @@ def write_report(folder: Folder) -> None:
     summary, timing = folder.read("summary.json"), folder.read("timing.json")
     lines = folder.lines("metrics.jsonl")
     settings = read_config(folder.path / "config.yaml")["learners"]
-    pictures = plots.draw_all(folder.path, summary, lines, settings)
+    draw_all = task_plots.draw_all if "tasks" in summary else plots.draw_all
+    pictures = draw_all(folder.path, summary, lines, settings)
     rows = learner_rows(summary, timing)
     folder.write("results.md", markdown(rows))
     folder.write("results.csv", comma_separated(rows))
@@ -168,21 +159,26 @@ def _page(folder: Folder, summary: Record, timing: Record, lines: list[Record], 
     )
     parts = []
     if len(summary["learners"]) > 1 or len(next(iter(summary["learners"].values()))["runs"]) > 1:
-        parts.append(_table(learner_rows(summary, timing)))
+        parts.append(html_table(learner_rows(summary, timing)))
         parts.append('<p class="lead">Mean ± standard deviation over seeds.</p>')
+    if "tasks" in summary:
+        parts.append(f"<h2>Tasks</h2>{html_table(task_rows.forgetting_rows(summary))}")
     parts.append(f'<div class="pictures">{images}</div>')
     for name, found in summary["learners"].items():
         for number, run in enumerate(found["runs"]):
-            last = [line for line in lines if line["learner"] == name and line["seed"] == run["seed"]][-1]
-            inner = [_table(run_rows(run, timing["learners"][name][number]), head=False), _table(event_rows(run))]
-            if len(last["classes"]) <= 20:
-                inner.append(f"<h3>What is taken for what at the end</h3>{_confusion(last)}")
+            mine = [line for line in lines if line["learner"] == name and line["seed"] == run["seed"]]
+            inner = [html_table(run_rows(run, timing["learners"][name][number]), head=False)]
+            inner.append(html_table(event_rows(summary, run)))
+            for last in {line.get("task"): line for line in mine}.values():
+                if len(last["classes"]) <= 20:
+                    of = f", {escape(last['task'])}" if "task" in last else ""
+                    inner.append(f"<h3>What is taken for what at the end{of}</h3>{_confusion(last)}")
             parts.append(f"<h2>{escape(name)}, seed {run['seed']}</h2>{''.join(inner)}")
     facts = "; ".join(_environments(timing))
     title = escape(summary["name"])
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title><style>{_STYLE}</style>
+<title>{title}</title><style>{STYLE}</style>
 <h1>{title}</h1>
 <p class="lead">{escape(lead)}</p>
 {"".join(parts)}
@@ -200,7 +196,9 @@ def _environments(timing: Record) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _table(rows: Sequence[Sequence[str]], head: bool = True) -> str:
+def html_table(rows: Sequence[Sequence[str]], head: bool = True) -> str:
+    """Return a table in HTML; without `head`, all of its rows are alike."""
+
     def line(row: Sequence[Any], tag: str) -> str:
         return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in row)}</tr>"
 
@@ -212,4 +210,4 @@ def _confusion(event: Record) -> str:
     names, columns, matrix = event["classes"], event["confusion"]["columns"], event["confusion"]["rows"]
     order = [columns.index(name) for name in names if name in columns]
     rows = [[name, *(str(row[i] or "·") for i in order)] for name, row in zip(names, matrix, strict=True)]
-    return _table([["truth \\ guess", *(columns[i] for i in order)], *rows])
+    return html_table([["truth \\ guess", *(columns[i] for i in order)], *rows])

@@ -18,11 +18,10 @@ def first_steps(stream: Stream) -> dict[str, int]:
 def unit_results(unit: Record, events: list[Record], offline: list[Record], came: dict[str, int]) -> Record:
     """Return the numbers of one learner and seed; `came` says at which step each class came first."""
     accuracies, reference = ([event["accuracy"] for event in found] for found in (events, offline))
-    keep = ("step", "images", "accuracy", "top5", "ece", "ece_debiased")
     return {
         **unit,
-        "events": [{key: event[key] for key in keep} | {"classes": len(event["classes"])} for event in events],
-        "offline": [{key: event[key] for key in keep} for event in offline],
+        "events": [_event(event) for event in events],
+        "offline": [_offline(event) for event in offline],
         "final_accuracy": accuracies[-1],
         "final_top5": events[-1]["top5"],
         "omega_per_event": _omega(accuracies, reference),
@@ -33,6 +32,60 @@ def unit_results(unit: Record, events: list[Record], offline: list[Record], came
         "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
         **transfer(events, came),
     }
+
+
+def task_results(unit: Record, events: list[Record], offline: dict[str, Record], ends: dict[str, int]) -> Record:
+    """Return the numbers of one learner and seed on several tasks, `ends` saying at which step each was over.
+
+    The accuracy of a task when it was learned is that of the test right at its end, on all of its classes; it has
+    forgotten what is missing of that at the last test, in which the last task cannot differ. Ω_all is over the tests
+    of tasks that are over, each divided by the offline reference of that task's own data; None unless all tasks have
+    one.
+    """
+    last = max(ends.values())
+    tasks: Record = {}
+    shares: list[tuple[float, float]] = []
+    for task, end in ends.items():
+        mine = [event for event in events if event["task"] == task]
+        after = [event["accuracy"] for event in mine if event["step"] >= end]
+        reference = offline.get(task)
+        tasks[task] = {
+            "events": [_event(event) for event in mine],
+            "offline": None if reference is None else _offline(reference),
+            "offline_accuracy": None if reference is None else reference["accuracy"],
+            "learned_accuracy": after[0],
+            "final_accuracy": after[-1],
+            "final_top5": mine[-1]["top5"],
+            "forgetting": after[0] - after[-1] if end < last else None,
+            "omega": _omega(after, [] if reference is None else [reference["accuracy"]]),
+        }
+        shares += [(accuracy, reference["accuracy"]) for accuracy in after if reference is not None]
+    complete = len(offline) == len(ends)
+    means = ("offline_accuracy", "learned_accuracy", "final_accuracy", "final_top5", "forgetting")
+    return {
+        **unit,
+        "tasks": tasks,
+        **{name: _mean([found[name] for found in tasks.values()]) for name in means},
+        "omega_per_event": _omega(*map(list, zip(*shares, strict=True))) if complete else None,
+        "average_ece": metrics.average_ece([event["ece"] for event in events]),
+        "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
+    }
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+_KEPT = ("step", "images", "accuracy", "top5", "ece", "ece_debiased")
+
+
+def _event(event: Record) -> Record:
+    return {key: event[key] for key in _KEPT} | {"classes": len(event["classes"])}
+
+
+def _offline(event: Record) -> Record:
+    return {key: event[key] for key in (*_KEPT, "rate") if key in event}
 
 
 def _omega(accuracies: list[float], reference: list[float]) -> float | None:

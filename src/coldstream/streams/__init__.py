@@ -4,13 +4,17 @@ from coldstream.streams.canonical import sorted_by_content
 from coldstream.streams.class_order import draw_class_order, read_class_order, write_class_order
 from coldstream.streams.orderings import ORDERINGS, make_stream
 from coldstream.streams.stream import Event, Stream
+from coldstream.streams.tasks import Task, TaskStream, make_task_stream
 
 __all__ = [
     "ORDERINGS",
     "Event",
     "Stream",
+    "Task",
+    "TaskStream",
     "draw_class_order",
     "make_stream",
+    "make_task_stream",
     "read_class_order",
     "sorted_by_content",
     "write_class_order",

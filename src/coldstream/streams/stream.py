@@ -25,11 +25,14 @@ class Event:
         Indices into the data set's names: in order of coming for those seen, by name for all.
     scope
         Whether `classes` are those seen so far, or all of the data set, come or not.
+    task
+        Which task is tested, where there are several: on its own data set, whose names `classes` are indices into.
     """
 
     step: int
     classes: tuple[int, ...]
     scope: Literal["seen", "all"] = "seen"
+    task: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +56,17 @@ class Stream:
     events: tuple[Event, ...]
     batches: tuple[int, ...]
 
+    def identities(self) -> list[str]:
+        """Return what tells each example from the others, in the order of coming."""
+        marks = self.dataset.identities()
+        return [marks[index] for index in self.order.tolist()]
+
     def ids(self) -> list[str]:
         """Return an id of each example in the order of coming: its identity, numbered where that has come before.
 
         So equal images have ids of their own, and no id depends on how the data set is stored.
         """
-        marks = self.dataset.identities()
-        return numbered(marks[index] for index in self.order.tolist())
+        return numbered(self.identities())
 
     def fingerprint(self) -> str:
         """Return a hash of what comes, where batches end and what is tested when.

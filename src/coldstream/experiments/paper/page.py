@@ -11,11 +11,12 @@ from pathlib import Path
 
 import yaml
 
+from coldstream.experiments.cells import Rows
 from coldstream.experiments.paper import ROWS, pictures, results
 from coldstream.experiments.paper.catalog import Ref, Row
 from coldstream.experiments.paper.verdicts import MISSING, Judgement, Values, verdict
 from coldstream.experiments.records import Folder, Record
-from coldstream.experiments.report import STYLE, Rows, html_table, markdown
+from coldstream.experiments.report import STYLE, html_table, markdown
 
 METRICS = {
     "omega_per_event": "Ω_all",
