@@ -126,7 +126,7 @@ class Row:
     layout
         A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
     measure
-        For a row that streams nothing: a scale -> what it found, in the form of `results.of_runs`.
+        For a row that streams nothing: scale -> the parts of what it found, as `results.of_runs` has, and seconds.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Row:
     lab: str
     figures: tuple[Figure, ...] = ()
     layout: Literal["tables", "columns", "lines"] = "tables"
-    measure: Callable[[str], dict[str, Any]] | None = None
+    measure: Callable[[str], tuple[dict[str, Any], float]] | None = None
 
     @property
     def slug(self) -> str:

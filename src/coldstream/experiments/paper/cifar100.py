@@ -553,7 +553,7 @@ def _gap(setting: Setting) -> dict[str, Settings]:
     e2e = {"epochs": 10, "fine_epochs": 8} if setting.lab else {"epochs": 40, "fine_epochs": 30}
     offline = {key: setting.tree["offline"][key] for key in ("epochs", "batch", "rate", "weight_decay", "augment")}
     fewer = 16 if setting.lab else 50
-    arms = {
+    arms: dict[str, Settings] = {
         "iCaRL": {"kind": "icarl", "exemplars": None, **short_epochs},
         "E2EIL": {"kind": "e2eil", "exemplars": None, **e2e},
         "REMIND, fewer replayed": remind(setting, replay=fewer, weight_decay=5e-4),

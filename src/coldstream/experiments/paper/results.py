@@ -9,6 +9,7 @@ from typing import Any
 
 from coldstream import metrics
 from coldstream.experiments.config import make_config
+from coldstream.experiments.environment import describe_environment
 from coldstream.experiments.paper.catalog import Row
 from coldstream.experiments.paper.verdicts import Values
 from coldstream.experiments.records import Folder, Record
@@ -46,6 +47,16 @@ def keep(found: Record, folder: Path) -> None:
     text = json.dumps(head)[:-1] + ', "parts": {\n' + ",\n".join(parts) + "\n}}\n"
     Folder(folder).make()
     Folder(folder).write(f"{found['row'].replace(':', '-')}-{found['scale']}.json", text)
+
+
+def write_measured(row: Row, scale: str, runs: Path) -> None:
+    """Measure a row that streams nothing, and write down what it found as a run's would be."""
+    assert row.measure is not None
+    parts, seconds = row.measure(scale)
+    facts = {"row": row.name, "scale": scale, "date": datetime.now(UTC).date().isoformat(), "seconds": round(seconds)}
+    folder = Folder(runs / f"{row.slug}-{scale}")
+    folder.make()
+    folder.write("summary.json", {**facts, "environment": describe_environment(), "parts": parts})
 
 
 def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
