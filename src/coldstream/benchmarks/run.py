@@ -14,6 +14,7 @@ from coldstream.benchmarks.measuring import QUICK, Bench, Scale, threads
 from coldstream.benchmarks.peers import check_peers, peers
 from coldstream.benchmarks.remind import remind
 from coldstream.benchmarks.slda import slda
+from coldstream.benchmarks.timing import timing
 from coldstream.phrases import unknown
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "buffer": buffer,
     "slda": slda,
     "remind": remind,
+    "timing": timing,
 }
-_ASKED_FOR = ("peers", "buffer", "slda", "remind")
+_ASKED_FOR = ("peers", "buffer", "slda", "remind", "timing")
 
 
 def run_bench(
