@@ -144,16 +144,19 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
     from coldstream.experiments.paper import get_row, results
     from coldstream.experiments.paper.page import tables
 
+    runs = Path("runs")
     for name, parts in rows.items():
         row = get_row(name)
-        if row.measure is not None:
-            results.write_measured(row, scale, Path("runs"))
+        if row.measured is not None:
+            from coldstream.benchmarks.run import time_pieces
+
+            results.write_measured(row, scale, "milliseconds", time_pieces(complaints, **row.measured[scale]), runs)
         trees = row.experiments(scale)
         for part in parts:
             settings = make_config(trees[part], changes)
             _say(f"{row.name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
-            _run(Experiment.create(settings, Path("runs") / settings.name), jobs)
-        found = results.of_runs(row, scale, Path("runs"))
+            _run(Experiment.create(settings, runs / settings.name), jobs)
+        found = results.of_runs(row, scale, runs)
         for rows_of_table in tables(row, found) if found else ():
             console.print(_table(rows_of_table, f"{row.name}, {scale} scale"))
     _say("the page of all results: coldstream report paper")

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coldstream.benchmarks import parts, report
 from coldstream.benchmarks.buffer import buffer
@@ -14,7 +18,7 @@ from coldstream.benchmarks.measuring import QUICK, Bench, Scale, threads
 from coldstream.benchmarks.peers import check_peers, peers
 from coldstream.benchmarks.remind import remind
 from coldstream.benchmarks.slda import slda
-from coldstream.benchmarks.timing import timing
+from coldstream.benchmarks.timing import pieces, timing
 from coldstream.phrases import unknown
 
 if TYPE_CHECKING:
@@ -74,6 +78,12 @@ def run_bench(
             report.write(bench, command, questions)
     report.draw(out / "bench.png", bench.rows)
     return bench
+
+
+def time_pieces(console: Console, **settings: Any) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Measure the pieces of a step as `coldstream.benchmarks.timing.pieces` does, with a bar on a console."""
+    with TemporaryDirectory() as folder, _bars(console) as progress:
+        return pieces(Bench(Path(folder), progress=progress), **settings)
 
 
 def _bars(console: Console) -> Progress:

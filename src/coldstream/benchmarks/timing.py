@@ -1,4 +1,4 @@
-"""What the pieces of a step cost, where the whole network learns and where its end does: the paper's T:cssl_timing."""
+"""What the pieces of a step cost, where the whole network learns and where its end does (T:cssl_timing)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coldstream.learners.base import Example
 LEARNERS: dict[str, tuple[type[CSSL | REMIND], dict[str, Any]]] = {
     "CSSL": (CSSL, {"prefetch": False}),  # nothing else is to run beside what is timed
     "REMIND": (REMIND, {}),
-    "REMIND + Extra Params": (REMIND, {"extra_params": True}),
+    "REMIND + extra params": (REMIND, {"extra_params": True}),
 }
 Spread = tuple[float, float]
 """Mean and standard deviation of milliseconds."""
@@ -40,15 +40,6 @@ def timing(bench: Bench) -> None:
             mean, deviation = _mean(values)
             note = f"mean {mean:.2f} ± {deviation:.2f} ms"
             bench.rows.append(Row("timing", group, f"{name}: {piece}", *spread(values), note=note))
-
-
-def timing_table(bench: Bench, **settings: Any) -> dict[str, dict[str, Spread]]:
-    """Return mean and standard deviation of every piece, by learner: what a table is made of.
-
-    `settings` are those of `pieces`.
-    """
-    taken = pieces(bench, **settings)
-    return {name: {piece: _mean(values) for piece, values in mine.items()} for name, mine in taken.items()}
 
 
 def _mean(values: NDArray[np.float64]) -> Spread:

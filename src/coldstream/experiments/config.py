@@ -104,6 +104,7 @@ class OfflineConfig(RecipeConfig):
     """
 
     enabled: bool = True
+    last_only: bool = Field(False, description="one network, of all that was streamed, for all tests")
     epochs: int = Field(30, ge=1)
     rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
 

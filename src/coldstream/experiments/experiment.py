@@ -194,10 +194,11 @@ class Experiment:
         begun = {**network, "init": str(pretrained.weights)} if pretrained else network
         weights = pretrained.key if pretrained else content_of(network.get("init"))
         # With tasks there is one for the end of each, on its data alone: that of an experiment without tasks.
+        last_only = self.config.offline.last_only
         events = [
             (task, part, event)
             for task, part in self.streams[seed].parts.items()
-            for event in (part.events if task is None else part.events[-1:])
+            for event in (part.events[-1:] if last_only or task is not None else part.events)
         ]
         for task, part, event in events:
             # Which examples have come matters to offline training, their order and ours does not.

@@ -88,10 +88,9 @@ def run_rows(run: Record, timing: Record) -> Rows:
         return task_rows.run_rows(run, timing)
     rows = []
     if run["omega_per_event"] is not None:
-        rows += [
-            ["Ω_all (an offline model per event)", f"{run['omega_per_event']:.3f}"],
-            ["Ω_all (one final offline model)", f"{run['omega_final']:.3f}"],
-        ]
+        rows.append(["Ω_all (an offline model per event)", f"{run['omega_per_event']:.3f}"])
+    if run["omega_final"] is not None:
+        rows.append(["Ω_all (one final offline model)", f"{run['omega_final']:.3f}"])
     rows += [
         ["average ECE (debiased)", f"{run['average_ece']:.3f} ({run['average_ece_debiased']:.3f})"],
         ["final accuracy", f"{run['final_accuracy']:.1%}"],

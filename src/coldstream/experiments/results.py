@@ -18,16 +18,18 @@ def first_steps(stream: Stream) -> dict[str, int]:
 def unit_results(unit: Record, events: list[Record], offline: list[Record], came: dict[str, int]) -> Record:
     """Return the numbers of one learner and seed; `came` says at which step each class came first."""
     accuracies, reference = ([event["accuracy"] for event in found] for found in (events, offline))
+    top5, top5_reference = ([event["top5"] for event in found] for found in (events, offline))
+    each = len(offline) == len(events)  # a reference for every test, or one for all
     return {
         **unit,
         "events": [_event(event) for event in events],
         "offline": [_offline(event) for event in offline],
         "final_accuracy": accuracies[-1],
         "final_top5": events[-1]["top5"],
-        "omega_per_event": _omega(accuracies, reference),
+        "omega_per_event": _omega(accuracies, reference) if each else None,
         "omega_final": _omega(accuracies, reference[-1:]),
-        "top5_omega_per_event": _omega([e["top5"] for e in events], [e["top5"] for e in offline]),
-        "top5_omega_final": _omega([e["top5"] for e in events], [e["top5"] for e in offline[-1:]]),
+        "top5_omega_per_event": _omega(top5, top5_reference) if each else None,
+        "top5_omega_final": _omega(top5, top5_reference[-1:]),
         "average_ece": metrics.average_ece([event["ece"] for event in events]),
         "average_ece_debiased": metrics.average_ece([event["ece_debiased"] for event in events]),
         **transfer(events, came),
@@ -89,7 +91,7 @@ def _offline(event: Record) -> Record:
 
 
 def _omega(accuracies: list[float], reference: list[float]) -> float | None:
-    """Return Ω_all; None without references, or with one that knows nothing, which nothing can be a share of."""
+    """Return Ω_all; None without references for all tests, or with one that knows nothing to be a share of."""
     if not reference or min(reference) <= 0:
         return None
     return metrics.omega(accuracies, reference if len(reference) > 1 else reference[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.experiments.paper import cifar100, core50, crossing, imagenet, multitask
+from coldstream.experiments.paper import cifar100, core50, crossing, imagenet, multitask, timing
 from coldstream.experiments.paper.catalog import SCALES, Row
 from coldstream.phrases import unknown
 
@@ -25,6 +25,7 @@ ROWS: dict[str, Row] = {
         cifar100.EVICTION,
         multitask.STRATEGY,
         cifar100.GAP,
+        timing.TIMING,
         crossing.CROSSING,
     )
 }

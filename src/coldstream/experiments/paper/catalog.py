@@ -125,8 +125,8 @@ class Row:
         In words: the lab scale, and what was tried to find it.
     layout
         A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
-    measure
-        For a row that streams nothing: scale -> the parts of what it found, as `results.of_runs` has, and seconds.
+    measured
+        For a row that is timed instead of streamed: scale -> what is timed (`coldstream.benchmarks.timing.pieces`).
     """
 
     name: str
@@ -142,7 +142,7 @@ class Row:
     lab: str
     figures: tuple[Figure, ...] = ()
     layout: Literal["tables", "columns", "lines"] = "tables"
-    measure: Callable[[str], tuple[dict[str, Any], float]] | None = None
+    measured: Mapping[str, Settings] | None = None
 
     @property
     def slug(self) -> str:

@@ -211,7 +211,7 @@ def _row_page(row: Row, found: Record, values: Values, drawn: dict[str, Path], o
     for scale in ("lab", "paper"):
         blocks.append(heading(2, f"Settings at {scale} scale"))
         blocks.append(code(f"coldstream run {row.name_on_command_line} --scale {scale} --set data.root=FOLDER"))
-        for tree in row.experiments(scale).values() if row.measure is None else ():
+        for tree in row.experiments(scale).values() if row.measured is None else ():
             blocks.append(code(yaml.safe_dump(tree, sort_keys=False, width=110).strip()))
     Folder(folder).make()
     Folder(folder).write(f"{row.slug}.md", "\n".join(block.markdown for block in blocks))

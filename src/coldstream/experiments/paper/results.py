@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,17 @@ def keep(found: Record, folder: Path) -> None:
     Folder(folder).write(f"{found['row'].replace(':', '-')}-{found['scale']}.json", text)
 
 
-def write_measured(row: Row, scale: str, runs: Path) -> None:
-    """Measure a row that streams nothing, and write down what it found as a run's would be."""
-    assert row.measure is not None
-    parts, seconds = row.measure(scale)
+def write_measured(row: Row, scale: str, part: str, pieces: Mapping[str, Mapping[str, Any]], runs: Path) -> None:
+    """Write down the milliseconds of each learner's pieces, a list each, as if every step had been a run."""
+    learners = {
+        name: [
+            {"seed": step, "numbers": dict(zip(mine, map(float, values), strict=True)), "events": []}
+            for step, values in enumerate(zip(*mine.values(), strict=True))
+        ]
+        for name, mine in pieces.items()
+    }
+    seconds = sum(float(sum(values)) for mine in pieces.values() for values in mine.values()) / 1000
+    parts = {part: {"examples": 0, "learners": learners}}
     facts = {"row": row.name, "scale": scale, "date": datetime.now(UTC).date().isoformat(), "seconds": round(seconds)}
     folder = Folder(runs / f"{row.slug}-{scale}")
     folder.make()
@@ -61,7 +69,7 @@ def write_measured(row: Row, scale: str, runs: Path) -> None:
 
 def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
     """Return what the finished runs of a row found; None while a part is missing."""
-    if row.measure is not None:
+    if row.measured is not None:
         folder = Folder(runs / f"{row.slug}-{scale}")
         return folder.read("summary.json") if folder.has("summary.json") else None
     parts: Record = {}
