@@ -289,10 +289,10 @@ def _list_paper() -> None:
         trees = row.experiments("lab").values()
         runs = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
         found = results.read(row, "lab", Path("runs"), Path("docs/results"))
-        minutes = f"{row.minutes:,.0f}" if row.minutes else "?"
+        minutes = f"{results.minutes(row, found):,.0f}" if found else "?"
         rows.append([row.name, row.title, str(len(trees)), str(runs), minutes, found["date"] if found else "not run"])
     console.print(_table(rows, "run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER"))
-    _say("minutes: on two cores with --jobs 2, all seeds; runs that tables share are made once")
+    _say("minutes: on two cores with --jobs 2, all seeds, by what was measured; runs that tables share are made once")
 
 
 @app.command()

@@ -13,7 +13,7 @@ import pytest
 from coldstream.data import DATASETS, Dataset
 from coldstream.experiments import config
 from coldstream.experiments.paper import ROWS, get_row, imagenet, results, verdicts
-from coldstream.experiments.paper.catalog import Claim, Comparison, Row, Setting
+from coldstream.experiments.paper.catalog import Claim, Comparison, Figure, Row, Setting
 from coldstream.models import MODELS
 from coldstream.streams import make_stream
 
@@ -550,7 +550,7 @@ def a_row(**changes):
         "metrics": ("final_accuracy",),
         "numbers": {},
         "claims": (),
-        "minutes": 0,
+        "figures": (Figure("confusion", "what for what"),),
         "lab": "",
     }
     return Row(**{**own, **changes})

@@ -119,8 +119,6 @@ class Row:
         Which numbers of a run make the table, the first one above all.
     numbers
         The paper's, by part, learner and metric: (mean, standard deviation or None).
-    minutes
-        How long the lab scale takes on two cores, all seeds, as measured; nothing is known about the paper's.
     lab
         In words: the lab scale, and what was tried to find it.
     layout
@@ -138,7 +136,6 @@ class Row:
     metrics: tuple[str, ...]
     numbers: Mapping[tuple[str, str, str], tuple[float, float | None]]
     claims: tuple[Claim, ...]
-    minutes: float
     lab: str
     figures: tuple[Figure, ...] = ()
     layout: Literal["tables", "columns", "lines"] = "tables"

@@ -185,7 +185,6 @@ CAPACITY = Row(
             ),
         ),
     ),
-    minutes=0,
     lab=_SHORT,
     figures=(Figure("capacity", "Ω_all by capacity"),),
 )
@@ -261,7 +260,6 @@ AUGMENTATION = Row(
             above("policies", "MU + CM + AA", [n for n in AUGMENTATIONS if n not in ("MU + CM + AA", "MU + AA")]),
         ),
     ),
-    minutes=0,
     lab=_LONG + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
     "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round.",
 )
@@ -335,7 +333,6 @@ CALIBRATION = Row(
             ),
         ),
     ),
-    minutes=0,
     lab=_LONG + " The part called ImageNet is described with T:imagenet_cssl.",
 )
 
@@ -376,7 +373,6 @@ IID = Row(
             above("iid", "CSSL + pre-train", "REMIND", metric="average_ece"),
         ),
     ),
-    minutes=0,
     lab=_LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
     figures=(Figure("events", "ECE on the way", {"value": "ece", "label": "ECE"}),),
 )
@@ -415,7 +411,6 @@ TRACK = Row(
             ),
         ),
     ),
-    minutes=0,
     lab=_SHORT + " Here a test comes after every class.",
     figures=(Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),),
 )
@@ -456,7 +451,6 @@ COMPRESSION = Row(
         Claim("4 bits and 66% are too much", above("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
         Claim("Resizing to 50% is too much", above("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
     ),
-    minutes=0,
     lab=_SHORT,
 )
 
@@ -500,7 +494,6 @@ CONSOLIDATION = Row(
             above("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
         ),
     ),
-    minutes=0,
     lab=_SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which.",
 )
 
@@ -543,7 +536,6 @@ EVICTION = Row(
             ),
         ),
     ),
-    minutes=0,
     lab=_SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths.",
 )
 
@@ -586,7 +578,6 @@ GAP = Row(
             above("CIFAR100", "REMIND, fewer replayed", "REMIND", metric="bias_to_last_class"),
         ),
     ),
-    minutes=0,
     lab=_SHORT.partition(" CSSL crops")[0]
     + " REMIND replays 16 or 32 a step where the paper has 50 or 100; iCaRL trains 15 epochs a batch at rate 0.4, "
     "E2EIL 10 and 8, offline training 30.",
@@ -637,7 +628,6 @@ FREEZING = Row(
             above("CIFAR100", "0% frozen", "95% frozen", metric="final_accuracy"),
         ),
     ),
-    minutes=0,
     lab="CIFAR-100 at 16 x 16, 20 classes of 100 images, 30 epochs at rate 0.01, after pre-training on 20 classes "
     "that are not among them. (The paper: ImageNet's weights, CIFAR-10 and CIFAR-100; it does not give its recipe.)",
     figures=(Figure("bars", "Accuracy by frozen share", {"value": "final_accuracy", "label": "accuracy, %"}),),

@@ -55,7 +55,6 @@ CROSSING = Row(
             ),
         ),
     ),
-    minutes=0,
     lab="CIFAR-100 at 16 x 16, 10 classes. The paper has no such experiment; at both scales it is the same.",
     figures=(Figure("crossing", "Full policy less crops and flips, final accuracy"),),
 )

@@ -154,7 +154,6 @@ METHODS = Row(
             above("ImageNet", "CSSL, 8 Gb", "CSSL, 6 bit, 8 Gb", metric="average_top5"),
         ),
     ),
-    minutes=0,
     lab=_LAB + "Frozen extractors and pre-trained CSSL begin from 20 classes that are not streamed.",
 )
 
@@ -191,7 +190,6 @@ BASE = Row(
             ),
         ),
     ),
-    minutes=0,
     lab="The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 a step.",
     layout="lines",
 )
@@ -228,7 +226,6 @@ NETWORKS = Row(
         ("ImageNet", "Wide ResNet50-2", "top5_omega_final"): (0.880, None),
     },
     claims=(),
-    minutes=0,
     lab=_LAB
     + "Small members of the families: a ResNet of 20 layers, a MobileNetV2 and a DenseNet with narrow layers, "
     "a ResNet of twice the width.",

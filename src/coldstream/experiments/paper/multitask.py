@@ -135,7 +135,6 @@ METHODS = Row(
             _better("pre-trained", TASKS[1:]),
         ),
     ),
-    minutes=0,
     lab=_LAB,
     figures=(Figure("tasks", "Accuracy of each task on the way"),),
 )
@@ -185,7 +184,6 @@ STRATEGY = Row(
             ),
         ),
     ),
-    minutes=0,
     lab=_LAB,
     figures=(Figure("tasks", "Accuracy of each task on the way"),),
 )

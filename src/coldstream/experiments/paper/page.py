@@ -134,6 +134,8 @@ def _section(row: Row, found: Record, values: Values) -> list[Block]:
             counts = [str(kinds.count(name)) for name in ("confirmed", "undecided at this scale", "contradicted")]
             rows.append([claim.text, kind, *counts])
         blocks.append(table(rows))
+    if missing := [part for part in row.experiments("lab") if part not in found["parts"] and row.measured is None]:
+        facts += f" Not run yet: {', '.join(missing)}."
     note = [paragraph(NOTES[row.name])] if row.name in NOTES else []
     return [*blocks, *note, paragraph(facts)]
 

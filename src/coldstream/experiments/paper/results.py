@@ -19,8 +19,18 @@ _OF_A_TEST = ("step", "task", "accuracy", "ece")
 
 
 def read(row: Row, scale: str, runs: Path, kept: Path) -> Record | None:
-    """Return what a row found: of its runs where every part is finished, else what was kept; None without either."""
+    """Return what a row found: of its runs where there are some, else what was kept; None without either."""
     return of_runs(row, scale, runs) or of_file(row, scale, kept)
+
+
+def minutes(row: Row, found: Record) -> float:
+    """Return how long all parts and seeds of a row take on two cores, by how long those took that were run."""
+    if row.measured is not None:
+        return float(found["seconds"]) / 60
+    trees = row.experiments(found["scale"]).values()
+    wanted = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
+    ran = sum(len(runs) for part in found["parts"].values() for runs in part["learners"].values())
+    return float(found["seconds"]) / 120 * wanted / ran
 
 
 def of_file(row: Row, scale: str, folder: Path) -> Record | None:
@@ -68,16 +78,17 @@ def write_measured(row: Row, scale: str, part: str, pieces: Mapping[str, Mapping
 
 
 def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
-    """Return what the finished runs of a row found; None while a part is missing."""
+    """Return what the finished runs of a row found, part by part; None while there is none."""
     if row.measured is not None:
         folder = Folder(runs / f"{row.slug}-{scale}")
         return folder.read("summary.json") if folder.has("summary.json") else None
     parts: Record = {}
+    shown = any(figure.kind == "confusion" for figure in row.figures)
     seconds, newest, environment = 0.0, 0.0, {}
     for part, tree in row.experiments(scale).items():
         folder = Folder(runs / str(tree["name"]))
         if not folder.has("summary.json"):
-            return None
+            continue
         summary, timing = folder.read("summary.json"), folder.read("timing.json")
         wanted = make_config(tree).learners
         if list(summary["learners"]) != list(wanted):
@@ -86,13 +97,15 @@ def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
             )
         last = _last_tests(folder.lines("metrics.jsonl"))
         learners = {
-            name: [_compact(run, last[name, run["seed"]]) for run in found["runs"]]
+            name: [_compact(run, last[name, run["seed"]], shown) for run in found["runs"]]
             for name, found in summary["learners"].items()
         }
         parts[part] = {"examples": summary["examples"], "learners": {**learners, **_offline(summary)}}
         seconds += timing["seconds"]
         newest = max(newest, (folder.path / "metrics.jsonl").stat().st_mtime)
         environment = next(iter(timing["learners"].values()))[-1]["environment"]
+    if not parts:
+        return None
     date = datetime.fromtimestamp(newest, UTC).date().isoformat()
     facts = {"row": row.name, "scale": scale, "date": date, "seconds": round(seconds), "environment": environment}
     return {**facts, "parts": parts}
@@ -109,7 +122,7 @@ def _last_tests(lines: list[Record]) -> dict[tuple[str, int], list[Record]]:
     return found
 
 
-def _compact(run: Record, last: list[Record]) -> Record:
+def _compact(run: Record, last: list[Record], shown: bool) -> Record:
     """Return a run without what no table or picture of a row shows."""
     numbers = {name: round(value, 5) for name, value in run.items() if isinstance(value, float)}
     tasks: Record = run.get("tasks", {})
@@ -122,7 +135,8 @@ def _compact(run: Record, last: list[Record]) -> Record:
             numbers[name] = round(sum(event[value] for event in tests) / len(tests), 5)
         confusion = last[0]["confusion"]
         numbers |= biases(last[0]["classes"], confusion["columns"], confusion["rows"], _last_batch(run))
-        found["confusion"] = {"classes": last[0]["classes"], **confusion}
+        if shown:
+            found["confusion"] = {"classes": last[0]["classes"], **confusion}
     return found
 
 

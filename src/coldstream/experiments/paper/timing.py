@@ -37,7 +37,6 @@ TIMING = Row(
             tuple(c for piece in _PIECES[1:] for c in above(PART, "REMIND + extra params", "REMIND", metric=piece)),
         ),
     ),
-    minutes=1,
     lab="A ResNet of 155,000 parameters at 32 x 32 on two threads, 50 steps; step by step they are compared. The "
     "paper has ResNet18 at 224 x 224 on a GPU and five steps. Encoding is that of the new example alone; ours is "
     "batched arithmetic, the paper's the official code.",
