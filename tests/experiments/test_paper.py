@@ -535,6 +535,7 @@ def test_values():
 DIGITS = {
     "data": {"name": "digits"},
     "stream": {"test_every": 5},
+    "seeds": [4],
     "learners": {"A": {"model": "resnet8-16"}, "B": {"model": "resnet8-16"}},
 }
 
@@ -624,8 +625,12 @@ def test_a_run_of_other_learners_is_refused(tmp_path):
 
 def test_a_part_that_is_missing(tmp_path):
     row = a_row(parts=lambda setting: {"one": setting.tree, "two": setting.tree})
-    a_finished_run(tmp_path / "T-own-lab-one")
     assert results.of_runs(row, "lab", tmp_path) is None
+    a_finished_run(tmp_path / "T-own-lab-one")
+    found = results.of_runs(row, "lab", tmp_path)
+    assert list(found["parts"]) == ["one"]
+    # Two runs of the four took 12.6 s, rounded to 13, on one core.
+    assert results.minutes(row, found) == pytest.approx(13 / 60 / 2 * 2)
     a_finished_run(tmp_path / "T-own-lab-two")
     assert list(results.of_runs(row, "lab", tmp_path)["parts"]) == ["one", "two"]
 
