@@ -234,3 +234,14 @@ def test_threads_are_in_the_key_where_they_are_set(tmp_path):
         torch.set_num_threads(before)
     assert keys[0] == keys[3]
     assert len({*keys[0], *keys[1], *keys[2]}) == 3 * len(keys[0]) == 15
+
+
+def test_a_stream_of_tasks(tmp_path):
+    parts = {"first": {"classes": ["0", "1"], "per_class": 3}, "then": {"classes": ["2", "3"], "per_class": 3}}
+    tree = {key: value for key, value in TINY.items() if key != "data"}
+    made = Experiment.create(make_config({**tree, "tasks": parts}), tmp_path / "runs" / "one")
+    run_jobs(made)
+    assert all(job.needs == (made.jobs[0],) for job in made.jobs[1:])
+    both = {**TINY["pretrain"], "data": {"classes": ["3", "9"], "per_class": 4}}
+    with pytest.raises(ValueError, match=r"come in the stream too \(3\)"):
+        Experiment.create(make_config({**tree, "tasks": parts, "pretrain": both}), tmp_path / "runs" / "two")

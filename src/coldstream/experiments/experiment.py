@@ -59,7 +59,7 @@ class Experiment:
         store = path.parent / "store"
         wanted = any(learner_settings(config, name)[1].get("init") == PRETRAINED for name in config.learners)
         self._pretraining = (
-            Pretraining(config.pretrain, config.data, list(self.train.values()), store, self._threads)
+            Pretraining(config.pretrain, tasks[0][1], list(self.train.values()), store, self._threads)
             if config.pretrain and wanted
             else None
         )
