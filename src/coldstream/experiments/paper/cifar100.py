@@ -588,7 +588,7 @@ GAP = Row(
 )
 
 
-FREEZES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
+FREEZES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def _freezing(setting: Setting) -> dict[str, Settings]:
@@ -616,7 +616,7 @@ FREEZING = Row(
     fixed="offline fine-tuning on all images, recipe, network",
     setting=short,
     parts=_freezing,
-    metrics=("final_accuracy",),
+    metrics=("final_accuracy", "frozen_share"),
     numbers={},
     claims=(
         Claim(
@@ -624,8 +624,8 @@ FREEZING = Row(
             falling("CIFAR100", [f"{share:.0%} frozen" for share in FREEZES], metric="final_accuracy"),
         ),
         Claim(
-            "Freezing nothing is better than freezing 95%",
-            above("CIFAR100", "0% frozen", "95% frozen", metric="final_accuracy"),
+            "Training everything is better than training the head alone",
+            above("CIFAR100", "0% frozen", "100% frozen", metric="final_accuracy"),
         ),
     ),
     lab="CIFAR-100 at 16 x 16, 20 classes of 100 images, 30 epochs at rate 0.01, after pre-training on 20 classes "

@@ -27,6 +27,7 @@ METRICS = {
     "average_top5": "average top-5",
     "final_accuracy": "final accuracy",
     "average_ece": "average ECE",
+    "frozen_share": "really frozen, head included",
     "bias_to_last_batch": "taken for the last batch",
     "bias_to_last_class": "taken for the last class",
 }
