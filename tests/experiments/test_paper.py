@@ -311,7 +311,15 @@ def test_offline_accuracies_of_architectures():
 
 
 OMEGAS = {f"{top}omega_{which}" for top in ("", "top5_") for which in ("per_event", "final")}
-ALWAYS = {"final_accuracy", "final_top5", "average_accuracy", "average_top5", "average_ece", "average_ece_debiased"}
+ALWAYS = {
+    "frozen_share",
+    "final_accuracy",
+    "final_top5",
+    "average_accuracy",
+    "average_top5",
+    "average_ece",
+    "average_ece_debiased",
+}
 BIASES = {"bias_to_last_batch", "bias_to_last_class"}
 
 
