@@ -113,7 +113,6 @@ def _seeds(found: Record) -> str:
 
 
 def _section(row: Row, found: Record, values: Values) -> list[Block]:
-    command = f"coldstream run {row.name_on_command_line} --scale lab --jobs 2 --set data.root=FOLDER"
     environment = found["environment"]
     facts = (
         f"{found['date']}, commit {str(environment.get('commit'))[:7]}, {_seeds(found)} seed(s), "
@@ -124,7 +123,7 @@ def _section(row: Row, found: Record, values: Values) -> list[Block]:
         heading(2, f"{row.name}: {row.title}"),
         paragraph(f"Varies: {row.varies}. Fixed: {row.fixed}."),
         paragraph(f"Lab scale: {row.lab}"),
-        code(command),
+        code(_command(row, found)),
         *map(table, tables(row, found)),
     ]
     if row.claims:
@@ -139,6 +138,17 @@ def _section(row: Row, found: Record, values: Values) -> list[Block]:
         facts += f" Not run yet: {', '.join(missing)}."
     note = [paragraph(NOTES[row.name])] if row.name in NOTES else []
     return [*blocks, *note, paragraph(facts)]
+
+
+def _command(row: Row, found: Record) -> str:
+    """Return what makes this result again: with those seeds that were run, where these are not all."""
+    ran = sorted(
+        {run["seed"] for part in found["parts"].values() for runs in part["learners"].values() for run in runs}
+    )
+    wanted = sorted({seed for tree in row.experiments("lab").values() for seed in tree["seeds"]})
+    seeds = "" if row.measured is not None or ran == wanted else "".join(f" --seed {seed}" for seed in ran)
+    options = "" if row.measured is not None else f"{seeds} --jobs 2 --set data.root=FOLDER"
+    return f"coldstream run {row.name_on_command_line} --scale lab{options}"
 
 
 NOTES: dict[str, str] = {}
