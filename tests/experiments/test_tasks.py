@@ -442,10 +442,35 @@ def test_what_a_user_can_mend_is_said(tmp_path, changes, message):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_learner_without_tasks_says_so(tmp_path):
-    made = begin(tmp_path, "learner.kind=icarl", learner={"model": "mlp"})
-    with pytest.raises(ValueError, match="ICaRL has no tasks"):
-        run_jobs(made)
+def test_a_learner_without_tasks_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="learner 'cssl' .ICaRL. has no tasks; those that have are cssl, exstream"):
+        begin(tmp_path, "learner.kind=icarl", learner={"model": "mlp"})
+
+
+REAL = {
+    "full+separate": {"kind": "cssl", "strategy": "full+separate", "rate": "linear(0.1, 0.001)"},
+    "split+sum": {"kind": "cssl", "strategy": "split+sum", "rate": "linear(0.1, 0.001)"},
+    "deep-slda": {"kind": "deep-slda"},
+    "exstream": {"kind": "exstream", "per_class": 5},
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_learners_with_a_head_for_each_task(tmp_path, name):
+    """Stopped and gone on, tested between or beside: the same bits; what is kept is what came."""
+    more = {"learner": {"model": "mlp", "replay": 4}, "learners": {name: REAL[name]}}
+    more["base"] = {"classes": 2, "epochs": 1, "batch": 8, "augment": "none"}
+    straight = begin(tmp_path / "straight", **more)
+    found = end(straight)
+    stopped = begin(tmp_path / "stopped", "evaluate=beside", **more)
+    for moment in (7, 20, 28, 40):
+        with pytest.raises(Stopped):
+            stopped.jobs[0].run(lambda done, total, note, moment=moment: done == moment)
+    assert end(stopped) == found
+    (run,) = straight.results()["learners"][name]["runs"]
+    assert run["examples"] == 42
+    if REAL[name]["kind"] == "cssl":
+        assert run["buffer"]["examples"] == 42
 
 
 def test_every_line_and_summary_is_json(straight):

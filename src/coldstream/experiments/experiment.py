@@ -32,7 +32,7 @@ from coldstream.experiments.pretraining import Pretraining, PretrainJob
 from coldstream.experiments.records import Folder, Record
 from coldstream.experiments.references import OfflineJob, best
 from coldstream.experiments.results import averages, first_steps, task_results, unit_results
-from coldstream.learners import CSSL
+from coldstream.learners import CSSL, LEARNERS
 from coldstream.streams import Task, TaskStream, make_task_stream, read_class_order, sorted_by_content
 
 _NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
@@ -123,6 +123,9 @@ class Experiment:
 
     def _unit(self, name: str, seed: int) -> UnitJob:
         kind, settings = learner_settings(self.config, name)
+        if self.config.tasks and not kind.multi_task:
+            able = ", ".join(other for other, found in LEARNERS.items() if found.multi_task)
+            raise ValueError(f"learner {name!r} ({kind.__name__}) has no tasks; those that have are {able}")
         stream = self.streams[seed]
         if str(settings.get("rate")).startswith("linear"):
             settings["counts"] = self._counts()

@@ -35,6 +35,7 @@ def accuracy(path: Path, summary: Record) -> Path:
     figure, panels = plots.new_figure(6.8, 2.1, panels=len(summary["tasks"]), columns=1)
     for axes, task in zip(panels, summary["tasks"], strict=True):
         _draw_task(axes, task, summary)
+        axes.set_ylim(max(0.0, 100 * _lowest(summary) - 8), 103)
     _name_tasks(panels[0], summary)
     panels[-1].set_xlabel("images seen, each once")
     named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels]
@@ -69,8 +70,16 @@ def _draw_task(axes: Axes, task: str, summary: Record) -> None:
         if len(values) > 1:
             axes.fill_between(steps, values.min(0), values.max(0), color=look["color"], alpha=0.15, linewidth=0)
     axes.set_xlim(0, summary["examples"] * 1.02)
-    axes.set_ylim(0, 103)
     axes.set_ylabel(task)
+
+
+def _lowest(summary: Record) -> float:
+    """Return the lowest accuracy of all, so that the panels have one scale."""
+    tasks = [
+        mine for found in summary["learners"].values() for run in found["runs"] for mine in run["tasks"].values()
+    ]
+    offline = [mine["offline_accuracy"] for mine in tasks if mine["offline_accuracy"] is not None]
+    return float(min([*offline, *(event["accuracy"] for mine in tasks for event in mine["events"])]))
 
 
 def _name_tasks(axes: Axes, summary: Record) -> None:
