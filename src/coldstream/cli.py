@@ -284,15 +284,22 @@ def list_(
 def _list_paper() -> None:
     from coldstream.experiments.paper import ROWS, results
 
-    rows = [["name", "what varies", "parts", "runs", "minutes at lab scale", "result"]]
+    table = Table(title="run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER")
+    table.title_justify = "left"
+    table.add_column("name", no_wrap=True)
+    table.add_column("title")
+    for column in ("runs", "minutes", "result"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in ROWS.values():
         trees = row.experiments("lab").values()
         runs = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
         found = results.read(row, "lab", Path("runs"), Path("docs/results"))
         minutes = f"{results.minutes(row, found):,.0f}" if found else "?"
-        rows.append([row.name, row.title, str(len(trees)), str(runs), minutes, found["date"] if found else "not run"])
-    console.print(_table(rows, "run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER"))
-    _say("minutes: on two cores with --jobs 2, all seeds, by what was measured; runs that tables share are made once")
+        table.add_row(row.name, row.title, str(runs or "–"), minutes, found["date"] if found else "not run")
+    console.print(table)
+    _say(
+        "runs, minutes: at lab scale, all seeds; on two cores with --jobs 2, by what was measured, each row by itself"
+    )
 
 
 @app.command()
