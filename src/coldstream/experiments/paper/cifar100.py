@@ -142,10 +142,10 @@ def _by_capacity(setting: Setting) -> dict[str, Settings]:
 _SIZES = ("30 Mb", "60 Mb", "90-150 Mb")
 _LONG = (
     "CIFAR-100 at 16 x 16, 10 classes of 200 images, B = 200, a ResNet of 155,000 parameters, a test after every "
-    "class. So few images, replayed so often, are beyond the crossing of the lines of augmentation (see there): "
-    "with B = 100 and 500 images a class the full policy and crops and flips ended equal, with B = 30 the full "
-    "policy ended 12 points lower. Pre-training at this scale is on 20 classes that are not streamed. Where "
-    "everything fits it is stored raw."
+    "class. Few images that are replayed often, because that is where strong augmentation can pay in a time that "
+    "two cores have: on longer streams with fewer replayed a step (500 images a class, B = 30 or 100) the full "
+    "policy was behind or level, see the crossing of the lines. Pre-training at this scale is on 20 classes that "
+    "are not streamed. Where everything fits it is stored raw."
 )
 _SHORT = (
     "CIFAR-100 at 16 x 16, 20 classes of 100 images, B = 32, a ResNet of 155,000 parameters, tested after every "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -46,11 +47,14 @@ def heading(level: int, text: str) -> Block:
 
 
 def paragraph(text: str) -> Block:
-    return Block(text + "\n", f"<p>{escape(text)}</p>")
+    marked = re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
+    return Block(text + "\n", f"<p>{marked}</p>")
 
 
-def table(rows: Rows) -> Block:
-    return Block(markdown(rows), html_table(rows))
+def table(rows: Rows, *, words: bool = False) -> Block:
+    """Return a table, of numbers or of words, which are set to the left and may be broken."""
+    made = html_table(rows)
+    return Block(markdown(rows), f'<div class="words">{made}</div>' if words else made)
 
 
 def code(text: str) -> Block:
@@ -85,14 +89,15 @@ def write(runs: Path, out: Path) -> list[Path]:
         sections += [*_section(row, mine, values), *(picture(title, path, out) for title, path in drawn.items())]
         written.append(_row_page(row, mine, values, drawn, out))
     top = [heading(1, "The paper's tables and figures, measured here"), *map(paragraph, _INTRODUCTION)]
-    blocks = [*top, table(overview), *sections]
+    blocks = [*top, table(overview, words=True), *sections]
     Folder(out).write("results.md", "\n".join(block.markdown for block in blocks))
     body = "\n".join(block.html for block in blocks)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{STYLE}{_WORDS}</style>'
     Folder(out).write("results.html", f'<!doctype html>\n<html lang="en">{head}\n{body}\n</html>\n')
     return [out / "results.md", out / "results.html", *written]
 
 
+_WORDS = ".words td, .words th { text-align: left; white-space: normal }"
 _INTRODUCTION = (
     "Made by `coldstream report paper`. Each row is an experiment of its own, `coldstream run paper/NAME --scale "
     "lab`, which takes place on two processor cores: few classes, small images, a small network. `--scale paper` "
@@ -133,7 +138,7 @@ def _section(row: Row, found: Record, values: Values) -> list[Block]:
             kinds = [one.verdict for one in judged]
             counts = [str(kinds.count(name)) for name in ("confirmed", "undecided at this scale", "contradicted")]
             rows.append([claim.text, kind, *counts])
-        blocks.append(table(rows))
+        blocks.append(table(rows, words=True))
     if missing := [part for part in row.experiments("lab") if part not in found["parts"] and row.measured is None]:
         facts += f" Not run yet: {', '.join(missing)}."
     note = [paragraph(NOTES[row.name])] if row.name in NOTES else []
