@@ -84,3 +84,7 @@ def test_a_wrong_name_gets_the_nearest_right_one(name, message):
     error = unknown("codec", name, ["raw", "quantize", "jpeg"])
     assert isinstance(error, ValueError)
     assert str(error) == message
+
+
+def test_names_with_commas_can_be_told_apart():
+    assert str(unknown("part", 7, ["b, c", "a"])) == "unknown part 7; valid: a, 'b, c'"

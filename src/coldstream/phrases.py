@@ -75,4 +75,5 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> ValueError:
     names = sorted(valid)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"unknown {what} {name!r};{hint} valid: {', '.join(names)}")
+    listed = ", ".join(repr(one) if "," in one else one for one in names)
+    return ValueError(f"unknown {what} {name!r};{hint} valid: {listed}")

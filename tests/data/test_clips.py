@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import layouts
 from coldstream.data import LazyImages, core50, files, gtsrb, load_dataset
 from coldstream.data.clips import cifar100_strips
 
@@ -46,22 +47,19 @@ def test_gtsrb_refused(tmp_path, tree, picture):
         gtsrb(tree(tmp_path / "b", {"00/track00000.webp": picture(0, 25, 6)}))
 
 
-def frame_name(session, number, frame):
-    return f"s{session}/o{number}/C_{session:02d}_{number:02d}_{frame:03d}.png"
+def show(session, number, frame):
+    """A frame whose first pixel tells which it is."""
+    pixels = np.full((4, 4, 3), 9, np.uint8)
+    pixels[0, 0] = (session, number, frame)
+    return pixels
 
 
 @pytest.fixture
-def filmed(tmp_path, tree, encoded, picture):
-    """Sessions 1, 3, 10 and 11 with objects 1, 5, 6 and 50: 45 frames each, whose first pixel tells the frame."""
-    content = {}
-    for session in (1, 3, 10, 11):
-        for number in (1, 5, 6, 50):
-            for frame in range(45):
-                pixels = np.full((4, 4, 3), 9, np.uint8)
-                pixels[0, 0] = (session, number, frame)
-                content[frame_name(session, number, frame)] = pixels
-    del content[frame_name(11, 6, 20)]  # a frame that is missing, as in the real set
-    return tree(tmp_path / "core50_128x128", content)
+def filmed(tmp_path):
+    """Sessions 1, 3, 10 and 11 with objects 1, 5, 6 and 50: 45 frames each."""
+    folder = layouts.core50(tmp_path, (1, 3, 10, 11), (1, 5, 6, 50), 45, show)
+    (folder / layouts.core50_frame(11, 6, 20)).unlink()  # missing, as some are in the real set
+    return folder
 
 
 def test_core50_by_hand(filmed):
@@ -82,7 +80,7 @@ def test_core50_by_hand(filmed):
 
 def test_core50_fifteen_a_clip(tmp_path, tree, encoded):
     tiny = encoded(np.zeros((1, 1, 3), np.uint8))
-    train, test = core50(tree(tmp_path, {frame_name(2, 7, frame): tiny for frame in range(301)}))
+    train, test = core50(tree(tmp_path, {layouts.core50_frame(2, 7, frame): tiny for frame in range(301)}))
     assert (len(train), len(test)) == (15, 0)
     assert [int(key[-7:-4]) for key in train.keys] == list(range(0, 300, 20))
 
@@ -103,7 +101,7 @@ def test_core50_refused(tmp_path, tree, picture):
     with pytest.raises(ValueError, match="no frames"):
         core50(tree(tmp_path / "a", {"x.png": picture(0)}))
     with pytest.raises(ValueError, match="object o51 of session s1"):
-        core50(tree(tmp_path / "b", {frame_name(1, 51, 0): picture(0)}))
+        core50(tree(tmp_path / "b", {layouts.core50_frame(1, 51, 0): picture(0)}))
 
 
 def test_cifar100_strips(tmp_path, tree, zipped, picture):

@@ -2,19 +2,15 @@
 
 import pytest
 
+import layouts
 from coldstream.data import cub200, load_dataset, mit_scenes
 
 
 @pytest.fixture
-def birds(tmp_path, tree, picture):
-    paths = ["002.Laysan/L_1.jpg", "001.Black/B_1.jpg", "001.Black/B_2.jpg", "010.Red/R_1.jpg", "010.Red/R_2.jpg"]
-    content = {f"images/{path}": picture(i, 6 + i, 7) for i, path in enumerate(paths)}
-    content["images.txt"] = "".join(f"{i} {path}\n" for i, path in enumerate(paths, 1))
-    content["image_class_labels.txt"] = "1 2\n2 1\n3 1\n4 10\n5 10\n"
-    content["train_test_split.txt"] = "1 1\n2 0\n3 1\n4 0\n5 1\n"
-    content["classes.txt"] = "1 001.Black\n2 002.Laysan\n10 010.Red\n"
-    content["README"] = "hello"
-    return tree(tmp_path / "CUB_200_2011", content)
+def birds(tmp_path, picture):
+    names = [(2, "L_1.jpg"), (1, "B_1.jpg"), (1, "B_2.jpg"), (10, "R_1.jpg"), (10, "R_2.jpg")]
+    images = [(*name, i % 2 == 0, picture(i, 6 + i, 7)) for i, name in enumerate(names)]
+    return layouts.cub200(tmp_path, {1: "001.Black", 2: "002.Laysan", 10: "010.Red"}, images)
 
 
 def test_cub_by_hand(birds, tmp_path):
@@ -52,12 +48,11 @@ def test_cub_not_whole(birds):
 
 
 @pytest.fixture
-def rooms(tmp_path, tree, picture):
+def rooms(tmp_path, picture):
     paths = ["bar/a.jpg", "bar/b.jpg", "church_inside/a.jpg", "church_inside/b c.jpg", "church_inside/unlisted.jpg"]
-    content = {f"Images/{path}": picture(i, 5, 6 + i) for i, path in enumerate(paths)}
-    content["TrainImages.txt"] = "church_inside/b c.jpg\r\nbar/a.jpg\r\n\r\n"
-    content["TestImages.txt"] = "bar/b.jpg\nchurch_inside/a.jpg"
-    return tree(tmp_path / "indoorCVPR_09", content)
+    images = {path: picture(i, 5, 6 + i) for i, path in enumerate(paths)}
+    train, test = "church_inside/b c.jpg\r\nbar/a.jpg\r\n\r\n", "bar/b.jpg\nchurch_inside/a.jpg"
+    return layouts.mit_scenes(tmp_path, images, train, test)
 
 
 def test_scenes_by_hand(rooms, tmp_path, zipped):

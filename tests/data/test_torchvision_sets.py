@@ -1,22 +1,20 @@
 """Sets that torchvision reads, in their real binary formats but small.
 
-torchvision compares the checksums of CIFAR's and Flowers-102's files with those of the official ones, which it keeps
-as class attributes; there the tests put the sums of their small files. Fashion-MNIST and FGVC-Aircraft have no such
-check when read.
+Those whose checksums torchvision compares are made to pass (see `layouts`); Fashion-MNIST and FGVC-Aircraft have no
+such check when read.
 """
 
 import gzip
-import hashlib
-import pickle
 import struct
 
 import numpy as np
 import pytest
 
+import layouts
 from coldstream.data import LazyImages, MissingData, load_dataset
 from coldstream.data.clips import cifar100_strips
 
-datasets = pytest.importorskip("torchvision.datasets")
+pytest.importorskip("torchvision")
 
 
 def idx(array):
@@ -58,43 +56,18 @@ def test_fashion_mnist_damaged(tmp_path, tree, fashion, damage):
         load_dataset("fashion-mnist", tmp_path)
 
 
-def cifar_batch(labels, seed, key):
-    pixels = np.random.default_rng(seed).integers(0, 256, (len(labels), 3072), np.uint8)
-    return pickle.dumps({"data": pixels, key: labels}), pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-
-
-def let_pass(monkeypatch, kind, content):
-    """Give torchvision the checksums of small files for those of the official ones."""
-
-    def sums(names):
-        return [[name, hashlib.md5(content[name]).hexdigest()] for name in names]
-
-    monkeypatch.setattr(kind, "train_list", sums([name for name, _ in kind.train_list]))
-    monkeypatch.setattr(kind, "test_list", sums([name for name, _ in kind.test_list]))
-    meta = kind.meta["filename"]
-    monkeypatch.setattr(kind, "meta", kind.meta | {"md5": hashlib.md5(content[meta]).hexdigest()})
-
-
-def test_cifar10(tmp_path, tree, monkeypatch):
-    batches = {f"data_batch_{i}": cifar_batch([i, 0], i, "labels") for i in range(1, 6)}
-    batches["test_batch"] = cifar_batch([9], 9, "labels")
-    content = {name: data for name, (data, _) in batches.items()}
-    content["batches.meta"] = pickle.dumps({"label_names": [f"class{i}" for i in range(10)]})
-    let_pass(monkeypatch, datasets.CIFAR10, content)
-    tree(tmp_path / "cifar-10-batches-py", content)
+def test_cifar10(tmp_path, monkeypatch):
+    labels = {**{f"data_batch_{i}": [i, 0] for i in range(1, 6)}, "test_batch": [9]}
+    pixels = layouts.cifar10(tmp_path, monkeypatch, labels, [f"class{i}" for i in range(10)])
     train, test = load_dataset("cifar10", tmp_path)
     assert train.labels.tolist() == [1, 0, 2, 0, 3, 0, 4, 0, 5, 0]
-    assert (train.images[2:4] == batches["data_batch_2"][1]).all()
+    assert (train.images[2:4] == pixels["data_batch_2"]).all()
     assert (test.labels.tolist(), test.names[9]) == ([9], "class9")
 
 
 def test_cifar100_and_its_strips_are_one(tmp_path, tree, monkeypatch):
-    train_file, pixels = cifar_batch([1, 0, 1], 1, "fine_labels")
-    test_file, test_pixels = cifar_batch([1, 0], 2, "fine_labels")
-    meta = pickle.dumps({"fine_label_names": ["apple", "bear"], "coarse_label_names": ["x"]})
-    content = {"train": train_file, "test": test_file, "meta": meta}
-    let_pass(monkeypatch, datasets.CIFAR100, content)
-    tree(tmp_path / "cifar-100-python", content)
+    labels = {"train": [1, 0, 1], "test": [1, 0]}
+    pixels, test_pixels = layouts.cifar100(tmp_path, monkeypatch, labels, ["apple", "bear"]).values()
     train, test = load_dataset("cifar100", tmp_path)
     assert (train.images == pixels).all()
     assert (train.labels.tolist(), train.names) == ([1, 0, 1], ("apple", "bear"))
@@ -110,16 +83,10 @@ def test_a_wrong_checksum_is_told(tmp_path, tree):
         load_dataset("cifar100", tmp_path)
 
 
-def test_flowers(tmp_path, tree, picture, monkeypatch):
-    scipy_io = pytest.importorskip("scipy.io")
-    base = tree(tmp_path / "flowers-102", {f"jpg/image_{i:05d}.jpg": picture(i, 4 + i) for i in range(1, 7)})
-    scipy_io.savemat(base / "imagelabels.mat", {"labels": np.array([[1, 1, 2, 2, 102, 1]])})
-    scipy_io.savemat(base / "setid.mat", {"trnid": [[3, 1]], "valid": [[5, 2]], "tstid": [[4, 6]]})
-    sums = {
-        key: (name, hashlib.md5((base / name).read_bytes()).hexdigest() if name.endswith("mat") else md5)
-        for key, (name, md5) in datasets.Flowers102._file_dict.items()
-    }
-    monkeypatch.setattr(datasets.Flowers102, "_file_dict", sums)
+def test_flowers(tmp_path, picture, monkeypatch):
+    pytest.importorskip("scipy.io")
+    pictures = [picture(i, 4 + i) for i in range(1, 7)]
+    layouts.flowers102(tmp_path, monkeypatch, [1, 1, 2, 2, 102, 1], pictures, [3, 1], [5, 2], [4, 6])
     train, test = load_dataset("flowers102", tmp_path)
     assert [key[-9:-4] for key in train.keys] == ["00003", "00001", "00005", "00002"]
     assert (train.labels.tolist(), test.labels.tolist()) == ([1, 0, 101, 0], [1, 0])
@@ -135,12 +102,10 @@ def test_flowers_as_image_folder(tmp_path, pets, zipped):
     assert (train.name, len(train), len(test)) == ("flowers102", 5, 3)
 
 
-def test_aircraft(tmp_path, tree, picture):
-    content = {f"images/{i:07d}.jpg": picture(i, 4 + i) for i in range(4)}
-    content["variants.txt"] = "707-320\nA300B4\n"
-    content["images_variant_trainval.txt"] = "0000002 A300B4\n0000000 707-320\n"
-    content["images_variant_test.txt"] = "0000001 A300B4\n0000003 A300B4\n"
-    base = tree(tmp_path / "fgvc-aircraft-2013b/data", content)
+def test_aircraft(tmp_path, picture):
+    pictures = [picture(i, 4 + i) for i in range(4)]
+    both = [(2, "A300B4"), (0, "707-320")], [(1, "A300B4"), (3, "A300B4")]
+    base = layouts.fgvc_aircraft(tmp_path, ["707-320", "A300B4"], pictures, *both)
     train, test = load_dataset("fgvc-aircraft", tmp_path)
     assert (train.names, train.labels.tolist(), test.labels.tolist()) == (("707-320", "A300B4"), [1, 0], [1, 1])
     assert [len(image) for image in train.images] == [6, 4]
@@ -150,9 +115,8 @@ def test_aircraft(tmp_path, tree, picture):
         load_dataset("fgvc-aircraft", tmp_path)
 
 
-def test_imagenet_layout(tmp_path, tree, picture):
-    content = {f"train/n0144{c}/n0144{c}_{i}.JPEG": picture(i, 5 + i) for c in (0, 3) for i in range(2)}
-    content |= {"val/n01440/ILSVRC2012_val_00000001.JPEG": picture(7), "ILSVRC2012_devkit_t12.tar.gz": b"x"}
-    tree(tmp_path / "imagenet", content)
+def test_imagenet_layout(tmp_path, picture):
+    train = {name: [picture(i, 5 + i) for i in range(2)] for name in ("n01440", "n01443")}
+    layouts.imagenet(tmp_path, train, {"n01440": [picture(7)]})
     train, test = load_dataset("imagenet", tmp_path)
     assert (train.name, len(train), len(test), train.names) == ("imagenet", 4, 1, ("n01440", "n01443"))
