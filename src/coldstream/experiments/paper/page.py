@@ -157,13 +157,13 @@ def _command(row: Row, found: Record) -> str:
 
 
 NOTES = {
-    "T:reservoir": "A reservoir is a uniform sample of what has come, so that class by class every class keeps about "
-    "as many images as with eviction from the largest one: a large difference is not to be expected. The paper prints "
-    "the test of its reservoir so that it is always true, and says nothing that would explain its large difference; "
-    "ours is the usual reservoir.",
-    "T:compress": "Images of 16 x 16 pixels from a small network's point of view lose little by coarser pixels, "
-    "while the bytes saved keep more of them: the losses that the paper sees at 4 bits and 66% and at 50% would have to "
-    "show on larger images.",
+    "T:reservoir": "A reservoir is a uniform sample of what has come, so that class by class every class keeps "
+    "about as many images as with eviction from the largest one: a large difference is not to be "
+    "expected. The paper prints the test of its reservoir so that it is always true, and says "
+    "nothing that would explain its large difference; ours is the usual reservoir.",
+    "T:compress": "Images of 16 x 16 pixels lose little that a small network could use by coarser pixels, while "
+    "the bytes saved keep more of them: the losses that the paper sees at 4 bits and 66%, and at "
+    "50%, would have to show on larger images.",
     "T:data_aug": "Ω above 1 by the final offline model is an effect of easy early tests, of few classes; by the "
     "definition it is below.",
 }
