@@ -133,6 +133,7 @@ def _tasks(path: Path, row: Row, figure: Figure, found: Record) -> None:
                 steps = [event["step"] for event in mine[0]]
                 _line(axes, steps, 100 * np.array([[e["accuracy"] for e in one] for one in mine]), name, number)
             axes.set_ylim(0, 100)
+            axes.set_xlim(0, content["examples"] * 1.04)
             axes.set_title(f"{task}, {part}", loc="left", fontsize=9)
             axes.set_xlabel("images seen")
         axes.legend(frameon=False, fontsize=7)
