@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -102,20 +103,20 @@ def test_what_is_measured_is_valid():
 def short(tree, root, arms, *, unchanged=False, weights=None):
     """An experiment of some arms of a part, as little changed as will make it short.
 
-    One seed, one epoch wherever there are some; the paper's ResNet18 a small network and its images 32 x 32, unless
-    `unchanged`. Networks that arms have of their own stay, unless there are `weights` of the small one to begin from
-    in the place of ImageNet's.
+    One seed, one epoch wherever there are some; a small network and images of 32 x 32, unless `unchanged`. Arms that
+    begin from ImageNet's weights keep ResNet18, or begin from `weights` of the small network.
     """
     learners = {}
     for name in arms:
         own = dict(tree["learners"][name])
         own |= {key: 1 for key in ("epochs", "fine_epochs") if key in own}
-        if not unchanged:
+        if not unchanged and own.get("init") == WEIGHTS and weights is None:
+            # At 32 x 32 one place is left in the end: of a few images alone it has no statistics.
+            own |= {"model": "resnet18", "size": 64}
+        elif not unchanged:
+            own |= {"model": SMALL} if "model" in own else {}
             own |= {"size": 32} if "size" in own else {}
-            own |= {"model": "resnet18"} if own.get("init") == WEIGHTS else {}
-            if weights is not None:
-                own |= {"model": SMALL} if "model" in own else {}
-                own |= {"init": str(weights)} if own.get("init") == WEIGHTS else {}
+            own |= {"init": str(weights)} if own.get("init") == WEIGHTS else {}
         learners[name] = own
     changes = [f"data.root={root}", "seeds=[0]", "base.epochs=1", "offline.epochs=1"]
     changes += ["pretrain.epochs=1"] if "pretrain" in tree else []
@@ -172,15 +173,19 @@ def test_weights_of_imagenet(root, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("row", STREAMED)
 def test_every_arm_runs(row, root, runs):
-    """And every cell of the table is filled. Tests come after every second class: with one there is no bias."""
+    """And fills its place in the table. Tests come after every second class: with one there is no bias."""
     for tree in ROWS[row].experiments("paper").values():
-        if tree.get("stream", {}).get("test_every", 1) > 1:
+        if tree.get("stream", {}).get("test_every"):
             tree = {**tree, "stream": {**tree["stream"], "test_every": 2}}
         run(short(tree, root, tree["learners"]), runs)
     found = results.of_runs(ROWS[row], "paper", runs)
-    cells = [cell for rows in page.tables(ROWS[row], found) for line in rows for cell in line]
-    assert cells
-    assert "–" not in cells
+    # But for Ω: of what is learned from noise in one epoch there may be nothing to be a share of.
+    sure = [metric for metric in ROWS[row].metrics if "omega" not in metric]
+    values = results.values_of(found)
+    for part, tree in ROWS[row].experiments("paper").items():
+        missing = [key for key in product([part], tree["learners"], sure) if len(values.get(key, ())) != 1]
+        assert missing == []
+    assert page.tables(ROWS[row], found)
 
 
 @pytest.mark.slow
@@ -190,10 +195,11 @@ def test_every_arm_runs(row, root, runs):
         ("T:compress", ["6 bit, 66%"]),
         ("fig:perf_gap", ["REMIND"]),
         ("T:imagenet_cssl", ["CSSL + JPEG, 1.5 Gb", "REMIND, 1.5 Gb"]),
+        ("T:diff_arch", ["ResNet101", "MobileNetV2", "DenseNet121", "Wide ResNet50-2"]),
     ],
 )
 def test_the_networks_of_the_paper(row, arms, root, tmp_path):
-    """At their own size: ResNet18 for images of 32 x 32, and of 224 x 224."""
+    """At their own size: ResNet18 for images of 32 x 32, and of 224 x 224; other architectures."""
     (tree,) = ROWS[row].experiments("paper").values()
     config = short(tree, root, arms, unchanged=True)
     assert (config.learner["model"], config.learner["size"]) in (("resnet18-cifar", 32), ("resnet18", 224))
