@@ -149,8 +149,9 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
         row = get_row(name)
         if row.measured is not None:
             from coldstream.benchmarks.run import time_pieces
+            from coldstream.experiments.paper.timing import PART
 
-            results.write_measured(row, scale, "milliseconds", time_pieces(complaints, **row.measured[scale]), runs)
+            results.write_measured(row, scale, PART, time_pieces(complaints, **row.measured[scale]), runs)
         trees = row.experiments(scale)
         for part in parts:
             settings = make_config(trees[part], changes)

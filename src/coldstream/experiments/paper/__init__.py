@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.experiments.paper import cifar100, core50, crossing, imagenet, multitask, timing
+from coldstream.experiments.paper import buffers, cifar100, core50, crossing, imagenet, multitask, timing
 from coldstream.experiments.paper.catalog import SCALES, Row
 from coldstream.phrases import unknown
 
@@ -20,9 +20,9 @@ ROWS: dict[str, Row] = {
         cifar100.TRACK,
         imagenet.NETWORKS,
         cifar100.AUGMENTATION,
-        cifar100.COMPRESSION,
-        cifar100.CONSOLIDATION,
-        cifar100.EVICTION,
+        buffers.COMPRESSION,
+        buffers.CONSOLIDATION,
+        buffers.EVICTION,
         multitask.STRATEGY,
         cifar100.GAP,
         timing.TIMING,

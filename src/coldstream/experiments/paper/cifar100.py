@@ -140,14 +140,14 @@ def _by_capacity(setting: Setting) -> dict[str, Settings]:
 
 
 _SIZES = ("30 Mb", "60 Mb", "90-150 Mb")
-_LONG = (
+LONG = (
     "CIFAR-100 at 16 x 16, 10 classes of 200 images, B = 200, a ResNet of 155,000 parameters, a test after every "
     "class. Few images that are replayed often, because that is where strong augmentation can pay in a time that "
     "two cores have: on longer streams with fewer replayed a step (500 images a class, B = 30 or 100) the full "
     "policy was behind or level, see the crossing of the lines. Pre-training at this scale is on 20 classes that "
     "are not streamed. Where everything fits it is stored raw."
 )
-_SHORT = (
+SHORT = (
     "CIFAR-100 at 16 x 16, 20 classes of 100 images, B = 32, a ResNet of 155,000 parameters, tested after every "
     "fourth class. CSSL crops and flips only: on so short a stream its full policy costs accuracy (see the crossing "
     "of the lines), and this table is about the buffer. Pre-training is on 20 classes that are not streamed."
@@ -185,7 +185,7 @@ CAPACITY = Row(
             ),
         ),
     ),
-    lab=_SHORT,
+    lab=SHORT,
     figures=(Figure("capacity", "Ω_all by capacity"),),
 )
 
@@ -260,7 +260,7 @@ AUGMENTATION = Row(
             above("policies", "MU + CM + AA", [n for n in AUGMENTATIONS if n not in ("MU + CM + AA", "MU + AA")]),
         ),
     ),
-    lab=_LONG + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
+    lab=LONG + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
     "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round.",
 )
 
@@ -333,7 +333,7 @@ CALIBRATION = Row(
             ),
         ),
     ),
-    lab=_LONG + " The part called ImageNet is described with T:imagenet_cssl.",
+    lab=LONG + " The part called ImageNet is described with T:imagenet_cssl.",
 )
 
 
@@ -373,7 +373,7 @@ IID = Row(
             above("iid", "CSSL + pre-train", "REMIND", metric="average_ece"),
         ),
     ),
-    lab=_LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
+    lab=LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
     figures=(Figure("events", "ECE on the way", {"value": "ece", "label": "ECE"}),),
 )
 
@@ -411,132 +411,8 @@ TRACK = Row(
             ),
         ),
     ),
-    lab=_SHORT + " Here a test comes after every class.",
+    lab=SHORT + " Here a test comes after every class.",
     figures=(Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),),
-)
-
-
-def _compression(setting: Setting) -> dict[str, Settings]:
-    capacity = setting.bytes("30MB", 0.2)
-    raw = {"codec": "raw", "capacity": setting.examples(0.2)}
-    arms = {"8 bit, 100%": cssl(setting, **raw)}
-    for bits, ratio in ((6, 1), (4, 1), (8, 0.66), (8, 0.5), (6, 0.66), (4, 0.66)):
-        chain = [f"resize({ratio})"] * (ratio < 1) + [f"quantize({bits})"] * (bits < 8)
-        arms[f"{bits} bit, {ratio:.0%}"] = cssl(setting, codec="|".join(chain), capacity=capacity)
-    return {"CIFAR100": setting.experiment(arms)}
-
-
-COMPRESSION = Row(
-    name="T:compress",
-    title="Compression at the smallest buffer",
-    varies="bits a pixel, and the area to which images are resized before they are stored",
-    fixed="class-incremental CIFAR-100, the bytes of a fifth of the raw images, network, replay, rates",
-    setting=short,
-    parts=_compression,
-    metrics=("omega_per_event", "omega_final", "final_accuracy"),
-    numbers={
-        ("CIFAR100", name, "omega_final"): number
-        for name, number in {
-            "8 bit, 100%": (0.810, 0.009),
-            "6 bit, 100%": (0.822, 0.014),
-            "4 bit, 100%": (0.813, 0.025),
-            "8 bit, 66%": (0.819, 0.001),
-            "8 bit, 50%": (0.764, 0.029),
-            "6 bit, 66%": (0.826, 0.002),
-            "4 bit, 66%": (0.715, 0.038),
-        }.items()
-    },
-    claims=(
-        Claim("6 bits and 66% are better than raw images", above("CIFAR100", "6 bit, 66%", "8 bit, 100%")),
-        Claim("4 bits and 66% are too much", above("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
-        Claim("Resizing to 50% is too much", above("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
-    ),
-    lab=_SHORT,
-)
-
-
-def _consolidation(setting: Setting) -> dict[str, Settings]:
-    raw = {"codec": "raw", "capacity": setting.examples(0.2)}
-    arms = {
-        "Mixup": cssl(setting, **raw, evict="consolidate-mixup(1.0)"),
-        "CutMix": cssl(setting, **raw, evict="consolidate-cutmix(1.0)"),
-        "SamplePairing": cssl(setting, **raw, evict="consolidate-samplepairing"),
-        "CutMix, at most 2 merges": cssl(setting, **raw, evict="consolidate-cutmix(1.0, limit=2)"),
-        "CutMix, at most 3 merges": cssl(setting, **raw, evict="consolidate-cutmix(1.0, limit=3)"),
-        "6 bit, 66%": cssl(setting, codec=CODEC, capacity=setting.bytes("30MB", 0.2)),
-        "8 bit, 100%": cssl(setting, **raw),
-    }
-    return {"CIFAR100": setting.experiment(arms)}
-
-
-CONSOLIDATION = Row(
-    name="T:smart_evict",
-    title="Merging two stored examples instead of dropping one",
-    varies="how two examples become one when the buffer is full; beside it compression, and dropping raw images",
-    fixed="class-incremental CIFAR-100, a buffer of a fifth of the raw images, network, replay, rates",
-    setting=short,
-    parts=_consolidation,
-    metrics=("omega_per_event", "omega_final", "final_accuracy"),
-    numbers={
-        ("CIFAR100", "Mixup", "omega_final"): (0.746, 0.019),
-        ("CIFAR100", "CutMix", "omega_final"): (0.778, 0.014),
-        ("CIFAR100", "SamplePairing", "omega_final"): (0.735, 0.023),
-        ("CIFAR100", "6 bit, 66%", "omega_final"): (0.826, 0.002),
-        ("CIFAR100", "8 bit, 100%", "omega_final"): (0.810, 0.009),
-    },
-    claims=(
-        Claim(
-            "Merging is worse than compressing",
-            above("CIFAR100", "6 bit, 66%", ["Mixup", "CutMix", "SamplePairing"]),
-        ),
-        Claim(
-            "A limit of 2 or 3 merges does not make it as good as compressing",
-            above("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
-        ),
-    ),
-    lab=_SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which.",
-)
-
-
-def _eviction(setting: Setting) -> dict[str, Settings]:
-    arms = {}
-    for megabytes, share in ((30, 0.2), (60, 0.4), (90, 0.6), (120, 0.8)):
-        raw = {"codec": "raw", "capacity": setting.examples(share)}
-        arms[f"random, {megabytes} Mb"] = cssl(setting, **raw)
-        arms[f"reservoir, {megabytes} Mb"] = cssl(setting, **raw, evict="reservoir")
-    return {"CIFAR100": setting.experiment(arms)}
-
-
-EVICTION = Row(
-    name="T:reservoir",
-    title="Eviction: a random member of the largest class, or a reservoir",
-    varies="which example leaves a full buffer, and the capacity",
-    fixed="class-incremental CIFAR-100, raw images, network, replay, rates",
-    setting=short,
-    parts=_eviction,
-    metrics=("omega_per_event", "omega_final", "final_accuracy"),
-    numbers={
-        ("CIFAR100", name, "omega_final"): number
-        for name, number in {
-            "random, 30 Mb": (0.810, 0.019),
-            "reservoir, 30 Mb": (0.709, 0.099),
-            "random, 60 Mb": (0.855, 0.011),
-            "reservoir, 60 Mb": (0.764, 0.010),
-            "random, 90 Mb": (0.889, 0.024),
-            "reservoir, 90 Mb": (0.795, 0.004),
-            "random, 120 Mb": (0.874, 0.009),
-            "reservoir, 120 Mb": (0.830, 0.001),
-        }.items()
-    },
-    claims=(
-        Claim(
-            "Random eviction is better than a reservoir at every capacity",
-            tuple(
-                c for mb in (30, 60, 90, 120) for c in above("CIFAR100", f"random, {mb} Mb", f"reservoir, {mb} Mb")
-            ),
-        ),
-    ),
-    lab=_SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths.",
 )
 
 
@@ -578,7 +454,7 @@ GAP = Row(
             above("CIFAR100", "REMIND, fewer replayed", "REMIND", metric="bias_to_last_class"),
         ),
     ),
-    lab=_SHORT.partition(" CSSL crops")[0]
+    lab=SHORT.partition(" CSSL crops")[0]
     + " REMIND replays 16 or 32 a step where the paper has 50 or 100; iCaRL trains 15 epochs a batch at rate 0.4, "
     "E2EIL 10 and 8, offline training 30.",
     figures=(

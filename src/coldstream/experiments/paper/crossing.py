@@ -17,11 +17,12 @@ def part(network: str, per_class: int) -> str:
 
 def _parts(where: Setting) -> dict[str, Settings]:
     parts = {}
+    own = {"codec": "raw", "capacity": None, "replay": 100}
     for network in NETWORKS:
         for per_class in LENGTHS[network]:
             arms = {
-                LIGHT: {**cifar100.cssl(where, codec="raw", capacity=None, replay=100), "augment": cifar100.CROPS},
-                STRONG: {**cifar100.cssl(where, codec="raw", capacity=None, replay=100), "augment": cifar100.FULL},
+                LIGHT: cifar100.cssl(where, **own, augment=cifar100.CROPS),
+                STRONG: cifar100.cssl(where, **own, augment=cifar100.FULL),
             }
             parts[part(network, per_class)] = where.experiment(
                 arms, data={"per_class": per_class}, learner={"model": network}, offline={"enabled": False}
