@@ -157,7 +157,7 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
             settings = make_config(trees[part], changes)
             _say(f"{row.name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
             _run(Experiment.create(settings, runs / settings.name), jobs)
-        found = results.of_runs(row, scale, runs)
+        found = results.of_runs(row, scale, runs, changed=True)
         for rows_of_table in tables(row, found) if found else ():
             console.print(_table(rows_of_table, f"{row.name}, {scale} scale"))
     _say("the page of all results: coldstream report paper")
@@ -216,16 +216,20 @@ def report(
     """Write tables, pictures and the page of finished runs again, from their files.
 
     `coldstream report paper` writes one page of all the paper's tables, from the runs in ./runs and, for those that
-    are not there, from the results that are kept beside the page.
+    are not there, from the results that are kept beside the page: a seed today and another one tomorrow add up.
     """
     from coldstream.experiments import Experiment, write_report
     from coldstream.experiments.records import Folder
 
     if folders == [Path("paper")]:
-        from coldstream.experiments.paper import page
+        from coldstream.experiments.paper import ROWS, page, results
 
-        for path in page.write(Path("runs"), out):
+        runs = Path("runs")
+        others = [text for row in ROWS.values() for text in results.left_out(row, "lab", runs, out / "results")]
+        for path in page.write(runs, out):
             _say(str(path))
+        for sentence in others:
+            _say(sentence)
         return
     for folder in folders:
         files = Folder(folder)

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -220,14 +221,27 @@ def coldstream(*arguments):
     return stopped.value.code, said.getvalue(), " ".join(complained.getvalue().split())
 
 
-TINY = ("data.classes=10", "learner.model=linear", "learner.replay=2", "offline.epochs=1", "seeds=[0]", "threads=1")
-COMPRESS = ("run", "paper/T:compress", "--scale", "lab", *(part for one in TINY for part in ("--set", one)))
+def tiny(row, **changes):
+    """A row of ten classes, a linear model, one epoch and two replayed."""
+    lab = row.setting("lab")
+    tree = {
+        **lab.tree,
+        "data": {**lab.tree["data"], "classes": 10},
+        "learner": {**lab.tree["learner"], "model": "linear", "classes": 10},
+        "offline": {**lab.tree["offline"], "epochs": 1},
+    }
+    where = replace(lab, tree=tree, method={**lab.method, "replay": 2, **changes})
+    return replace(row, setting=lambda scale: where)
+
+
+COMPRESS = ("run", "paper/T:compress", "--scale", "lab", "--seed", "0")
 
 
 @pytest.fixture(scope="module")
 def finished(root, tmp_path_factory):
-    """A folder in which T:compress was run, and what the command said."""
+    """A folder in which a T:compress that takes seconds was run, and what the command said."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ROWS, "T:compress", tiny(ROWS["T:compress"]))
         patch.chdir(tmp_path_factory.mktemp("work"))
         code, said, complained = coldstream(*COMPRESS, "--set", f"data.root={root}")
         assert code == 0, complained
@@ -302,9 +316,9 @@ def made_up(row, number=lambda part, name, seed, metric: 0.5, *, seeds=2, scale=
                 }
                 for seed in range(seeds)
             ]
-        parts[part] = {"examples": 20, "learners": learners}
+        parts[part] = {"settings": results.address(tree), "examples": 20, "seconds": 61, "learners": learners}
     environment = {"commit": "0123456789", "threads": 1, "torch": "2.7"}
-    facts = {"row": row.name, "scale": scale, "date": "2025-01-02", "seconds": 61, "environment": environment}
+    facts = {"row": row.name, "scale": scale, "date": "2025-01-02", "environment": environment}
     return {**facts, "parts": parts}
 
 
@@ -403,6 +417,48 @@ def test_a_page_from_what_was_kept_is_the_same(written, monkeypatch):
         shutil.move(kept, "runs")
     assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
     assert docs / "results" / "T-compress-lab.json" in before
+
+
+def test_seeds_add_up(written, root, monkeypatch):
+    """The second one run elsewhere, without the first: the page is that of both."""
+    docs, _ = written
+    for folder, seeds in (("second", ["1"]), ("both", ["0", "1"])):
+        place = docs.parent / folder
+        (place / "docs").mkdir(parents=True)
+        monkeypatch.chdir(place)
+        if folder == "second":
+            shutil.copytree(docs / "results", place / "docs" / "results")
+        options = [part for seed in seeds for part in ("--seed", seed)]
+        assert coldstream(*COMPRESS[:-2], *options, "--set", f"data.root={root}")[0] == 0
+        assert coldstream("report", "paper")[0] == 0
+    second, both = (
+        results.of_file(ROWS["T:compress"], "lab", docs.parent / folder / "docs" / "results")["parts"]["CIFAR100"]
+        for folder in ("second", "both")
+    )
+    assert second["learners"] == both["learners"]
+    assert [run["seed"] for run in second["learners"]["8 bit, 100%"]] == [0, 1]
+    assert "2 seed(s)" in (docs.parent / "second" / "docs" / "paper" / "T-compress.md").read_text()
+
+
+def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):
+    """A run with a changed setting is shown when it is run, but not put beside the paper; nor is what was kept."""
+    row = ROWS["T:compress"]
+    monkeypatch.chdir(tmp_path)
+    results.keep(made_up(ROWS["T:reservoir"]), tmp_path / "docs" / "results")
+    code, said, _ = coldstream(*COMPRESS, "--set", f"data.root={root}", "--set", "offline.epochs=2")
+    assert code == 0
+    assert "│ 6 bit, 66%" in said
+    code, said, _ = coldstream("report", "paper")
+    assert code == 0
+    assert "runs/T-compress-lab is not in it, for it was run with other settings: offline.epochs: 1 → 2" in said
+    assert "paper/T-reservoir.md" in said
+    monkeypatch.setitem(ROWS, "T:reservoir", tiny(ROWS["T:reservoir"]))
+    code, said, _ = coldstream("report", "paper")
+    assert "what was kept of T:reservoir, CIFAR100, is not in it: the row has other settings now" in said
+    assert cells((tmp_path / "docs" / "results.md").read_text())[2:4] == [
+        [name, "", "not run", ""] for name in list(ROWS)[:2]
+    ]
+    assert results.read(row, "lab", tmp_path / "runs", tmp_path / "docs") is None
 
 
 @pytest.mark.parametrize("row", STREAMED)

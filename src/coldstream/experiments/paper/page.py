@@ -117,11 +117,18 @@ def _seeds(found: Record) -> str:
     return str(min(counts)) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
 
 
+def _commits(found: Record) -> str:
+    """Return the commits that ran it, oldest seed first."""
+    runs = (run for part in found["parts"].values() for mine in part["learners"].values() for run in mine)
+    commits = dict.fromkeys(run["commit"] for run in runs if "commit" in run)
+    return ", ".join(commits) or str(found["environment"].get("commit"))[:7]
+
+
 def _section(row: Row, found: Record, values: Values) -> list[Block]:
     environment = found["environment"]
     facts = (
-        f"{found['date']}, commit {str(environment.get('commit'))[:7]}, {_seeds(found)} seed(s), "
-        f"{found['seconds'] / 60:.0f} minutes of one core ({environment.get('threads')} thread a job), "
+        f"{found['date']}, commit {_commits(found)}, {_seeds(found)} seed(s), "
+        f"{results.seconds(found) / 60:.0f} minutes of one core ({environment.get('threads')} thread a job), "
         f"torch {environment.get('torch')}."
     )
     blocks = [

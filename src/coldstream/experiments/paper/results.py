@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from coldstream import metrics
-from coldstream.experiments.config import make_config
+from coldstream.experiments.config import changes_between, make_config, read_config, write_config
 from coldstream.experiments.environment import describe_environment
-from coldstream.experiments.paper.catalog import Row
+from coldstream.experiments.keys import key_of
+from coldstream.experiments.paper.catalog import Row, Settings
 from coldstream.experiments.paper.verdicts import Values
 from coldstream.experiments.records import Folder, Record
 
@@ -19,18 +22,98 @@ _OF_A_TEST = ("step", "task", "accuracy", "ece")
 
 
 def read(row: Row, scale: str, runs: Path, kept: Path) -> Record | None:
-    """Return what a row found: of its runs where there are some, else what was kept; None without either."""
-    return of_runs(row, scale, runs) or of_file(row, scale, kept)
+    """Return what a row found: its runs, and of what was kept before the seeds that these lack; None without either.
+
+    Only what has the row's settings as they are: see `left_out`.
+    """
+    before, now = of_file(row, scale, kept), of_runs(row, scale, runs)
+    if row.measured is not None or before is None:
+        return now or before
+    parts: Record = {}
+    for part, tree in row.experiments(scale).items():
+        old, new = before["parts"].get(part), now["parts"].get(part) if now else None
+        if old and old["settings"] != address(tree):
+            old = None
+        if found := _together(old, new) if old and new else new or old:
+            parts[part] = found
+    return {**(now or before), "parts": parts} if parts else None
+
+
+def _together(old: Record, new: Record) -> Record:
+    """Return two results of one part, a seed that both have from the newer one."""
+    mine = {run["seed"] for runs in new["learners"].values() for run in runs}
+    theirs = {run["seed"] for runs in old["learners"].values() for run in runs}
+    learners = {}
+    for name, runs in new["learners"].items():
+        added = [run for run in old["learners"].get(name, ()) if run["seed"] not in mine]
+        learners[name] = sorted(runs + added, key=lambda run: run["seed"])
+    seconds = new["seconds"] + old["seconds"] * len(theirs - mine) / len(theirs)
+    return {**new, "seconds": round(seconds), "learners": learners}
+
+
+def left_out(row: Row, scale: str, runs: Path, kept: Path) -> list[str]:
+    """Return what `read` leaves out, a sentence each: runs and kept results of other settings than the row's."""
+    if row.measured is not None:
+        return []
+    said = []
+    before = of_file(row, scale, kept)
+    for part, tree in row.experiments(scale).items():
+        folder = Folder(runs / str(tree["name"]))
+        if folder.has("summary.json") and (changed := _changes(tree, folder)):
+            said.append(f"{folder.path} is not in it, for it was run with other settings: {'; '.join(changed)}")
+        if before and part in before["parts"] and before["parts"][part]["settings"] != address(tree):
+            said.append(f"what was kept of {row.name}, {part}, is not in it: the row has other settings now")
+    return said
+
+
+def address(tree: Settings) -> str:
+    """Return a hash of all settings that a result depends on."""
+    return key_of(_what_matters(tree))
+
+
+_NO_MATTER = ("name", "seeds", "prequential", "checkpoint_every", "evaluate", "tensorboard")
+
+
+def _what_matters(tree: Settings) -> Settings:
+    """Return settings without those that leave each seed's result as it is, and without where the data are."""
+    return _placeless({key: value for key, value in tree.items() if key not in _NO_MATTER})
+
+
+def _placeless(tree: Settings) -> Settings:
+    return {
+        key: _placeless(value) if isinstance(value, dict) else value
+        for key, value in tree.items()
+        if key not in ("root", "download")
+    }
+
+
+def _changes(tree: Settings, folder: Folder) -> list[str]:
+    """Return which settings of a run are not those of its row; ones that came later aside."""
+    wanted = yaml.safe_load(write_config(make_config(tree)))
+    ran = read_config(folder.path / "config.yaml")
+    return changes_between(_what_matters(_common(wanted, ran)), _what_matters(ran))
+
+
+def _common(tree: Any, other: Any) -> Any:
+    """Return a tree without what another one does not know; learners aside, who are all named."""
+    if not isinstance(tree, dict) or not isinstance(other, dict):
+        return tree
+    return {key: _common(value, other.get(key)) for key, value in tree.items() if key in other or key == "learners"}
 
 
 def minutes(row: Row, found: Record) -> float:
     """Return how long all parts and seeds of a row take on two cores, by how long those took that were run."""
     if row.measured is not None:
-        return float(found["seconds"]) / 60
+        return seconds(found) / 60
     trees = row.experiments(found["scale"]).values()
     wanted = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
     ran = sum(len(runs) for part in found["parts"].values() for runs in part["learners"].values())
-    return float(found["seconds"]) / 120 * wanted / ran
+    return seconds(found) / 120 * wanted / ran
+
+
+def seconds(found: Record) -> float:
+    """Return how long all that was found took, one job after another."""
+    return float(found["seconds"] if "seconds" in found else sum(part["seconds"] for part in found["parts"].values()))
 
 
 def of_file(row: Row, scale: str, folder: Path) -> Record | None:
@@ -53,7 +136,8 @@ def keep(found: Record, folder: Path) -> None:
             f"    {json.dumps(name)}: [\n      " + ",\n      ".join(json.dumps(run) for run in runs) + "\n    ]"
             for name, runs in content["learners"].items()
         )
-        parts.append(f'  {json.dumps(part)}: {{"examples": {content["examples"]}, "learners": {{\n{learners}\n  }}}}')
+        facts = json.dumps({key: value for key, value in content.items() if key != "learners"})[:-1]
+        parts.append(f'  {json.dumps(part)}: {facts}, "learners": {{\n{learners}\n  }}}}')
     head = {key: value for key, value in found.items() if key != "parts"}
     text = json.dumps(head)[:-1] + ', "parts": {\n' + ",\n".join(parts) + "\n}}\n"
     Folder(folder).make()
@@ -69,46 +153,46 @@ def write_measured(row: Row, scale: str, part: str, pieces: Mapping[str, Mapping
         ]
         for name, mine in pieces.items()
     }
-    seconds = sum(float(sum(values)) for mine in pieces.values() for values in mine.values()) / 1000
+    taken = sum(float(sum(values)) for mine in pieces.values() for values in mine.values()) / 1000
     parts = {part: {"examples": 0, "learners": learners}}
-    facts = {"row": row.name, "scale": scale, "date": datetime.now(UTC).date().isoformat(), "seconds": round(seconds)}
+    facts = {"row": row.name, "scale": scale, "date": datetime.now(UTC).date().isoformat(), "seconds": round(taken)}
     folder = Folder(runs / f"{row.slug}-{scale}")
     folder.make()
     folder.write("summary.json", {**facts, "environment": describe_environment(), "parts": parts})
 
 
-def of_runs(row: Row, scale: str, runs: Path) -> Record | None:
-    """Return what the finished runs of a row found, part by part; None while there is none."""
+def of_runs(row: Row, scale: str, runs: Path, *, changed: bool = False) -> Record | None:
+    """Return what the finished runs of a row found, part by part; None while there is none.
+
+    Those with other settings than the row's count only where `changed` is true.
+    """
     if row.measured is not None:
         folder = Folder(runs / f"{row.slug}-{scale}")
         return folder.read("summary.json") if folder.has("summary.json") else None
     parts: Record = {}
     shown = any(figure.kind == "confusion" for figure in row.figures)
-    seconds, newest, environment = 0.0, 0.0, {}
+    newest, environment = 0.0, {}
     for part, tree in row.experiments(scale).items():
         folder = Folder(runs / str(tree["name"]))
-        if not folder.has("summary.json"):
+        if not folder.has("summary.json") or (not changed and _changes(tree, folder)):
             continue
         summary, timing = folder.read("summary.json"), folder.read("timing.json")
-        wanted = make_config(tree).learners
-        if list(summary["learners"]) != list(wanted):
-            raise ValueError(
-                f"run {str(folder.path)!r} has other learners than {row.name} has now; delete it and run that again"
-            )
         last = _last_tests(folder.lines("metrics.jsonl"))
-        learners = {
-            name: [_compact(run, last[name, run["seed"]], shown) for run in found["runs"]]
-            for name, found in summary["learners"].items()
-        }
-        parts[part] = {"examples": summary["examples"], "learners": {**learners, **_offline(summary)}}
-        seconds += timing["seconds"]
+        learners = {}
+        for name, found in summary["learners"].items():
+            where = [one["environment"] for one in timing["learners"][name]]
+            learners[name] = [
+                {**_compact(run, last[name, run["seed"]], shown), "commit": str(mine.get("commit"))[:7]}
+                for run, mine in zip(found["runs"], where, strict=True)
+            ]
+            environment = where[-1]
+        facts = {"settings": address(tree), "examples": summary["examples"], "seconds": round(timing["seconds"])}
+        parts[part] = {**facts, "learners": {**learners, **_offline(summary)}}
         newest = max(newest, (folder.path / "metrics.jsonl").stat().st_mtime)
-        environment = next(iter(timing["learners"].values()))[-1]["environment"]
     if not parts:
         return None
     date = datetime.fromtimestamp(newest, UTC).date().isoformat()
-    facts = {"row": row.name, "scale": scale, "date": date, "seconds": round(seconds), "environment": environment}
-    return {**facts, "parts": parts}
+    return {"row": row.name, "scale": scale, "date": date, "environment": environment, "parts": parts}
 
 
 def _last_tests(lines: list[Record]) -> dict[tuple[str, int], list[Record]]:
