@@ -1,16 +1,14 @@
 """SIGKILL at random moments, go on, and the end is the same to the bit: one run often, and a grid of several."""
 
 import json
-import os
 import random
-import signal
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from warm import Warm
 
 EVERY = 25
 SMALL = [
@@ -58,23 +56,20 @@ experiment.results()
 """
 
 
-def start(folder, progress, changes, **more):
-    command = [sys.executable, "-c", DRIVER, str(folder), str(progress), *changes]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **more}
-    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+@pytest.fixture(scope="module")
+def warm():
+    with Warm() as warm:
+        yield warm
 
 
-def finish(folder, changes):
-    process = start(folder, folder.parent / "progress", changes)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error.decode()
+def start(warm, folder, progress, changes, **more):
+    return warm.start(DRIVER, folder, progress, *changes, env=more)
+
+
+def finish(warm, folder, changes):
+    code, _, error = start(warm, folder, folder.parent / "progress", changes).wait()
+    assert code == 0, error
     return {name: (folder / name).read_bytes() for name in ("summary.json", "metrics.jsonl", "config.yaml")}
-
-
-def kill(process):
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stderr.close()
 
 
 def step(progress: Path):
@@ -114,16 +109,16 @@ def wait_for(condition, process, seconds=120):
     while not condition():
         assert time.monotonic() < end, "nothing happened"
         if process.poll() is not None:
-            process.stderr.close()
             return False
+        time.sleep(0.002)
     return True
 
 
 @pytest.mark.parametrize("often", [5, pytest.param(10, marks=pytest.mark.slow)])
-def test_kills_change_nothing(often, tmp_path):
+def test_kills_change_nothing(often, warm, tmp_path):
     (tmp_path / "straight").mkdir()
     (tmp_path / "killed").mkdir()
-    straight = finish(tmp_path / "straight" / "run", ONE)
+    straight = finish(warm, tmp_path / "straight" / "run", ONE)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(7)
     plans = [("step", rng.randrange(1, 560)) for _ in range(often // 2 + 1)] + [("writing", None)] * (
@@ -133,7 +128,7 @@ def test_kills_change_nothing(often, tmp_path):
     plans.insert(0, ("step", 10))  # one before there is any checkpoint
     kills = after_checkpoint = while_writing = 0
     for kind, moment in sorted(plans, key=lambda plan: plan[1] or rng.randrange(50, 500)):
-        process = start(folder, progress, ONE)
+        process = start(warm, folder, progress, ONE)
         progress.unlink(missing_ok=True)
         if kind == "step":
             goal = max(moment, (checkpoint_step(folder) or 0) + rng.randrange(1, 2 * EVERY))
@@ -142,7 +137,7 @@ def test_kills_change_nothing(often, tmp_path):
             alive = wait_for(lambda: half_written(folder) is not None or step(progress) == -1, process)
         if not alive:
             break
-        kill(process)
+        process.kill()
         kills += 1
         while_writing += half_written(folder) is not None
         saved = checkpoint_step(folder)
@@ -153,17 +148,17 @@ def test_kills_change_nothing(often, tmp_path):
     assert kills >= often
     assert after_checkpoint >= often // 2
     assert while_writing >= 1
-    assert finish(folder, ONE) == straight
+    assert finish(warm, folder, ONE) == straight
 
 
-def test_a_grid_killed_five_times(tmp_path):
+def test_a_grid_killed_five_times(warm, tmp_path):
     (tmp_path / "straight").mkdir()
     (tmp_path / "killed").mkdir()
-    straight = finish(tmp_path / "straight" / "run", GRID)
+    straight = finish(warm, tmp_path / "straight" / "run", GRID)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(3)
     for _ in range(5):
-        process = start(folder, progress, GRID)
+        process = start(warm, folder, progress, GRID)
         progress.unlink(missing_ok=True)
         begun = len(checkpoints(folder))
         more = rng.randrange(0, 2)
@@ -172,19 +167,19 @@ def test_a_grid_killed_five_times(tmp_path):
             lambda b=begun, m=more, g=goal: len(checkpoints(folder)) >= b + m and step(progress) >= g, process
         ):
             break
-        kill(process)
+        process.kill()
     assert len(checkpoints(folder)) >= 2
-    assert finish(folder, GRID) == straight
+    assert finish(warm, folder, GRID) == straight
     assert len(json.loads(straight["summary.json"])["learners"]["crop"]["runs"]) == 3
 
 
-def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(tmp_path):
+def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(warm, tmp_path):
     (tmp_path / "straight").mkdir()
     (tmp_path / "killed").mkdir()
-    straight = finish(tmp_path / "straight" / "run", ONE)
+    straight = finish(warm, tmp_path / "straight" / "run", ONE)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     for _ in range(2):
-        process = start(folder, progress, ONE, SLOW_DISK="0.1")
+        process = start(warm, folder, progress, ONE, SLOW_DISK="0.1")
         progress.unlink(missing_ok=True)
 
         def ahead():
@@ -192,5 +187,5 @@ def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(tmp_p
             return writing is not None and step(progress) > writing > checkpoint_step(folder)
 
         assert wait_for(ahead, process), "it ended before it was killed"
-        kill(process)
-    assert finish(folder, ONE) == straight
+        process.kill()
+    assert finish(warm, folder, ONE) == straight

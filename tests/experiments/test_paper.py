@@ -492,17 +492,18 @@ FOUND = {
     "row": "T:compress",
     "scale": "lab",
     "date": "2025-01-02",
-    "seconds": 61,
     "environment": {"commit": "0123456789", "threads": 1, "torch": "2.7"},
     "parts": {
         'one, "quoted"': {
+            "settings": "0123",
             "examples": 20,
+            "seconds": 61,
             "learners": {
                 "A": [a_run(0, final_accuracy=0.5, average_ece=0.1), a_run(3, final_accuracy=0.7)],
                 "B": [a_run(0, final_accuracy=0.25, omega_final=None)],
             },
         },
-        "two": {"examples": 30, "learners": {"A": [a_run(1, final_accuracy=1.0)]}},
+        "two": {"settings": "4567", "examples": 30, "seconds": 2, "learners": {"A": [a_run(1, final_accuracy=1.0)]}},
     },
 }
 
@@ -513,7 +514,6 @@ def test_what_is_kept_is_what_was_found(tmp_path):
     results.keep(FOUND, tmp_path / "kept")
     assert results.of_file(row, "lab", tmp_path / "kept") == FOUND
     assert results.of_file(row, "paper", tmp_path / "kept") is None
-    assert results.read(row, "lab", tmp_path / "runs", tmp_path / "kept") == FOUND
     lines = (tmp_path / "kept" / "T-compress-lab.json").read_text().splitlines()
     assert sum('"seed"' in line for line in lines) == 4
     assert all(line.count('"seed"') <= 1 for line in lines)
@@ -583,7 +583,8 @@ def a_finished_run(folder):
     first = {"step": 5, "classes": ["a"], "confusion": {"columns": ["a"], "rows": [[10]]}}
     learners = {name: {"mean": {}, "runs": [run]} for name in "AB"}
     lines = [{"learner": name, "seed": 4, **test} for name in "AB" for test in (first, last)]
-    timing = [{"environment": {"torch": "2.7"}}]
+    timing = [{"environment": {"torch": "2.7", "commit": "0123456789"}}]
+    (folder / "config.yaml").write_text(config.write_config(config.make_config({**DIGITS, "name": folder.name})))
     (folder / "summary.json").write_text(json.dumps({"examples": 10, "learners": learners}))
     (folder / "timing.json").write_text(json.dumps({"seconds": 12.6, "learners": dict.fromkeys("AB", timing)}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -595,12 +596,12 @@ def test_results_of_finished_runs(tmp_path):
     assert results.of_runs(row, "lab", tmp_path) is None
     confusion = a_finished_run(tmp_path / "T-own-lab")
     found = results.of_runs(row, "lab", tmp_path)
-    assert {key: found[key] for key in ("row", "scale", "seconds", "environment")} == {
+    assert {key: found[key] for key in ("row", "scale", "environment")} == {
         "row": "T:own",
         "scale": "lab",
-        "seconds": 13,
-        "environment": {"torch": "2.7"},
+        "environment": {"torch": "2.7", "commit": "0123456789"},
     }
+    assert results.seconds(found) == 13
     assert list(found["parts"]["one"]["learners"]) == ["A", "B"]
     assert found["parts"]["one"]["learners"]["A"] == [
         {
@@ -619,16 +620,55 @@ def test_results_of_finished_runs(tmp_path):
                 {"step": 10, "accuracy": 0.55, "ece": 0.2},
             ],
             "confusion": {"classes": ["a", "b", "c"], **confusion},
+            "commit": "0123456",
         }
     ]
 
 
-def test_a_run_of_other_learners_is_refused(tmp_path):
+def test_a_run_of_other_settings_is_not_the_rows(tmp_path):
     a_finished_run(tmp_path / "T-own-lab")
     fewer = {**DIGITS, "learners": {"A": {"model": "resnet8-16"}}}
     row = a_row(setting=lambda scale: Setting(scale, fewer, 10, 64, {}))
-    with pytest.raises(ValueError, match="T-own-lab.*other learners than T:own has now"):
-        results.of_runs(row, "lab", tmp_path)
+    assert results.of_runs(row, "lab", tmp_path) is None
+    assert list(results.of_runs(row, "lab", tmp_path, changed=True)["parts"]["one"]["learners"]) == ["A", "B"]
+    (said,) = results.left_out(row, "lab", tmp_path, tmp_path / "kept")
+    assert "T-own-lab is not in it, for it was run with other settings: learners.B: None → " in said
+
+
+@pytest.mark.parametrize("change", [{"seeds": [5, 6]}, {"data": {"name": "digits", "root": "elsewhere"}}])
+def test_seeds_and_places_are_not_other_settings(change, tmp_path):
+    a_finished_run(tmp_path / "T-own-lab")
+    row = a_row(setting=lambda scale: Setting(scale, {**DIGITS, **change}, 10, 64, {}))
+    assert results.left_out(row, "lab", tmp_path, tmp_path / "kept") == []
+    assert results.of_runs(row, "lab", tmp_path) is not None
+
+
+def test_a_setting_that_came_later_is_not_another(tmp_path):
+    """A run from before a learner had it: it did what the default does."""
+    a_finished_run(tmp_path / "T-own-lab")
+    path = tmp_path / "T-own-lab" / "config.yaml"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "zoom" not in line))
+    assert results.left_out(a_row(), "lab", tmp_path, tmp_path / "kept") == []
+
+
+def test_runs_and_what_was_kept_together(tmp_path):
+    """Seeds 4 and 7 were kept, seed 4 is run again: 7 stays, with half of the seconds of both."""
+    row = a_row()
+    a_finished_run(tmp_path / "runs" / "T-own-lab")
+    found = results.of_runs(row, "lab", tmp_path / "runs")
+    part = found["parts"]["one"]
+    old = {
+        name: [{**runs[0], "seed": seed, "commit": "old"} for seed in (4, 7)]
+        for name, runs in part["learners"].items()
+    }
+    results.keep({**found, "parts": {"one": {**part, "seconds": 20, "learners": old}}}, tmp_path / "kept")
+    together = results.read(row, "lab", tmp_path / "runs", tmp_path / "kept")
+    for runs in together["parts"]["one"]["learners"].values():
+        assert [(run["seed"], run["commit"]) for run in runs] == [(4, "0123456"), (7, "old")]
+    assert results.seconds(together) == 13 + 10
+    changed = a_row(setting=lambda scale: Setting(scale, {**DIGITS, "stream": {"test_every": 2}}, 10, 64, {}))
+    assert results.read(changed, "lab", tmp_path / "nowhere", tmp_path / "kept") is None
+    assert results.read(row, "lab", tmp_path / "nowhere", tmp_path / "kept")["parts"]["one"]["learners"] == old
 
 
 def test_a_part_that_is_missing(tmp_path):

@@ -437,7 +437,7 @@ def test_seeds_add_up(written, root, monkeypatch):
     )
     assert second["learners"] == both["learners"]
     assert [run["seed"] for run in second["learners"]["8 bit, 100%"]] == [0, 1]
-    assert "2 seed(s)" in (docs.parent / "second" / "docs" / "paper" / "T-compress.md").read_text()
+    assert "2 seeds" in (docs.parent / "second" / "docs" / "paper" / "T-compress.md").read_text()
 
 
 def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from PIL import Image
 from coldstream.cli import main
 from coldstream.experiments import make_config
 from coldstream.experiments.config import write_config
+from warm import Warm
 
 SMALL = [
     "--set", "learner.model=linear", "--set", "learner.replay=5", "--set", "offline.epochs=2",
@@ -25,10 +27,20 @@ SMALL = [
 ]  # fmt: skip
 
 
-def coldstream(*arguments, cwd, **options):
-    command = [sys.executable, "-c", "from coldstream.cli import main; main()", *map(str, arguments)]
-    env = {**os.environ, "COLUMNS": "140"}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, **options)
+COLDSTREAM = "from coldstream.cli import main; main()"
+Done = namedtuple("Done", "returncode stdout stderr")
+
+
+@pytest.fixture(scope="module")
+def warm():
+    with Warm() as warm:
+        yield warm
+
+
+@pytest.fixture(scope="module")
+def coldstream(warm):
+    """A command in a process of its own."""
+    return lambda *arguments, cwd: Done(*warm.start(COLDSTREAM, *arguments, cwd=cwd).wait())
 
 
 def call(monkeypatch, *arguments):
@@ -40,7 +52,7 @@ def call(monkeypatch, *arguments):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(coldstream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("job")
     done = coldstream("run", *SMALL, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -104,7 +116,7 @@ def test_the_page_stands_alone(finished):
     assert "learners:" in page
 
 
-def test_same_seed_same_bits_other_seed_others(finished, tmp_path):
+def test_same_seed_same_bits_other_seed_others(coldstream, finished, tmp_path):
     folder, _ = finished
     again = coldstream("run", *SMALL, "--seed", 0, "--out", tmp_path / "again", cwd=tmp_path)
     other = coldstream("run", *SMALL, "--seed", 1, "--out", tmp_path / "other", cwd=tmp_path)
@@ -114,18 +126,17 @@ def test_same_seed_same_bits_other_seed_others(finished, tmp_path):
     assert (tmp_path / "other" / "summary.json").read_bytes() != (folder / "summary.json").read_bytes()
 
 
-def test_ctrl_c_and_going_on(finished, tmp_path):
+def test_ctrl_c_and_going_on(coldstream, warm, finished, tmp_path):
     straight, _ = finished
-    command = [sys.executable, "-c", "from coldstream.cli import main; main()", "run", *SMALL, "--out", "mine"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = warm.start(COLDSTREAM, "run", *SMALL, "--out", "mine", cwd=tmp_path)
     end = time.monotonic() + 120
     while time.monotonic() < end:  # until the first test, so that something was learned
         if any(path.stat().st_size for path in tmp_path.glob("store/units/*/metrics.jsonl")):
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    code, _, said = process.wait()
+    assert code == 130
     assert "go on with: coldstream run --resume mine" in " ".join(said.split())
     assert not (tmp_path / "mine" / "summary.json").exists()
     state = coldstream("status", "mine", cwd=tmp_path)
@@ -168,7 +179,7 @@ def test_what_is_finished_is_not_run_again(finished, tmp_path, monkeypatch, caps
     assert "learners.cssl.replay: 5 → 6" in capsys.readouterr().err
 
 
-def test_jobs_in_processes_give_the_same_numbers(finished, tmp_path):
+def test_jobs_in_processes_give_the_same_numbers(coldstream, finished, tmp_path):
     folder, _ = finished
     two = ["--set", "name=two", "--set", "learners={cssl: {}, other: {replay: 4}}", "--set", "threads=1"]
     done = coldstream("run", *SMALL, *two, "--jobs", 2, cwd=tmp_path)
@@ -193,7 +204,7 @@ class Patient(CSSL):
 """
 
 
-def test_a_learner_of_the_users_own(tmp_path):
+def test_a_learner_of_the_users_own(coldstream, tmp_path):
     (tmp_path / "mymodule.py").write_text(OWN)
     arguments = ["--set", "offline.enabled=false", "--set", "data.per_class=15", "--learner", "mymodule:Patient"]
     done = coldstream("run", *SMALL, *arguments, "--set", "name=own", "--learner", "cssl", cwd=tmp_path)
@@ -204,7 +215,7 @@ def test_a_learner_of_the_users_own(tmp_path):
     assert runs["cssl"] != runs["patient"]
 
 
-def test_a_zip_of_photographs_of_the_users_own(tmp_path):
+def test_a_zip_of_photographs_of_the_users_own(coldstream, tmp_path):
     rng = np.random.default_rng(0)
     with zipfile.ZipFile(tmp_path / "pets.zip", "w") as file:
         for name, colour in (("cat", 60), ("dog", 200)):
@@ -301,12 +312,13 @@ def valid(names):
 
 
 def test_help_explains_itself(tmp_path):
-    done = coldstream("run", "--help", cwd=tmp_path)
+    command = [sys.executable, "-c", COLDSTREAM, "run", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "COLUMNS": "140"}, capture_output=True, text=True)
     for word in ("--seed", "--out", "--set", "--resume", "digits", "Ctrl-C"):
         assert word in done.stdout
 
 
-def test_a_file_of_settings(tmp_path):
+def test_a_file_of_settings(coldstream, tmp_path):
     config = make_config({}, ["learner.model=linear", "offline.enabled=false", "stream.ordering=iid", "name=mine"])
     (tmp_path / "mine.yaml").write_text(write_config(config))
     done = coldstream("run", "mine.yaml", "--set", "learners.cssl.replay=3", cwd=tmp_path)

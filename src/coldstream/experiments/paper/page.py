@@ -83,9 +83,9 @@ def write(runs: Path, out: Path) -> list[Path]:
         values = results.values_of(mine)
         drawn = pictures.draw(row, mine, images)
         for claim in row.claims:
-            overview.append([row.name, claim.text, verdict(claim, values)[0], _seeds(mine)])
+            overview.append([row.name, claim.text, verdict(claim, values)[0], _seeds(row, mine)])
         if not row.claims:
-            overview.append([row.name, "(a table to read, no claim to test)", "–", _seeds(mine)])
+            overview.append([row.name, "(a table to read, no claim to test)", "–", _seeds(row, mine)])
         sections += [*_section(row, mine, values), *(picture(title, path, out) for title, path in drawn.items())]
         written.append(_row_page(row, mine, values, drawn, out))
     top = [heading(1, "The paper's tables and figures, measured here"), *map(paragraph, _INTRODUCTION)]
@@ -112,9 +112,11 @@ _INTRODUCTION = (
 )
 
 
-def _seeds(found: Record) -> str:
+def _seeds(row: Row, found: Record) -> str:
+    """Return how many runs there are of everything: so many seeds, or steps where these are timed."""
     counts = {len(runs) for part in found["parts"].values() for runs in part["learners"].values()}
-    return str(min(counts)) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
+    shown = str(min(counts)) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
+    return shown if row.measured is None else f"{shown} steps"
 
 
 def _commits(found: Record) -> str:
@@ -126,11 +128,14 @@ def _commits(found: Record) -> str:
 
 def _section(row: Row, found: Record, values: Values) -> list[Block]:
     environment = found["environment"]
-    facts = (
-        f"{found['date']}, commit {_commits(found)}, {_seeds(found)} seed(s), "
-        f"{results.seconds(found) / 60:.0f} minutes of one core ({environment.get('threads')} thread a job), "
-        f"torch {environment.get('torch')}."
+    threads, seeds = environment.get("threads"), _seeds(row, found)
+    how = (
+        f"{seeds}, {threads} threads"
+        if row.measured is not None
+        else f"{seeds} seed{'s' * (seeds != '1')}, {results.seconds(found) / 60:.0f} minutes of one core "
+        f"({threads} thread a job)"
     )
+    facts = f"{found['date']}, commit {_commits(found)}, {how}, torch {environment.get('torch')}."
     blocks = [
         heading(2, f"{row.name}: {row.title}"),
         paragraph(f"Varies: {row.varies}. Fixed: {row.fixed}."),
