@@ -108,7 +108,8 @@ _INTRODUCTION = (
     "table has room. Accuracies at lab scale are not meant to equal the paper's: what can be compared is which "
     "method is better. A claim is confirmed where every comparison in it is, contradicted where one comparison "
     "goes against it, both beyond two standard errors of the difference between paired seeds; else it is "
-    "undecided. One seed decides nothing.",
+    "undecided. One seed decides nothing, and three are few: where nothing is to be found, a comparison of three "
+    "pairs passes two standard errors in a given direction with a chance of one in eleven.",
 )
 
 
