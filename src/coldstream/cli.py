@@ -148,13 +148,15 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
     for name, parts in rows.items():
         row = get_row(name)
         if row.measured is not None:
+            if changes:
+                raise ValueError(f"{row.name} is timed, not streamed; leave --set and --seed out ({changes[0]})")
             from coldstream.benchmarks.run import time_pieces
             from coldstream.experiments.paper.timing import PART
 
             results.write_measured(row, scale, PART, time_pieces(complaints, **row.measured[scale]), runs)
         trees = row.experiments(scale)
         for part in parts:
-            settings = make_config(trees[part], changes)
+            settings = results.with_earlier_seeds(make_config(trees[part], changes), runs)
             _say(f"{row.name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
             _run(Experiment.create(settings, runs / settings.name), jobs)
         found = results.of_runs(row, scale, runs, changed=True)

@@ -288,6 +288,7 @@ def test_what_is_finished_is_not_run_again(finished, root, monkeypatch):
         (["paper/T:compress", "--out", "x"], r"leave --out and --learner out"),
         (["paper/T:compress", "--learner", "cssl"], r"leave --out and --learner out"),
         (["paper/T:compress", "--set", "learner.replya=1"], r"did you mean 'replay'\?"),
+        (["paper/T:cssl_timing", "--seed", "1"], r"T:cssl_timing is timed, not streamed; leave --set and --seed out"),
     ],
 )
 def test_errors(arguments, wanted, tmp_path, monkeypatch):
@@ -316,7 +317,7 @@ def made_up(row, number=lambda part, name, seed, metric: 0.5, *, seeds=2, scale=
                 }
                 for seed in range(seeds)
             ]
-        parts[part] = {"settings": results.address(tree), "examples": 20, "seconds": 61, "learners": learners}
+        parts[part] = {"settings": results.address(tree), "examples": 20, "learners": learners}
     environment = {"commit": "0123456789", "threads": 1, "torch": "2.7"}
     facts = {"row": row.name, "scale": scale, "date": "2025-01-02", "environment": environment}
     return {**facts, "parts": parts}
@@ -350,10 +351,12 @@ def written(finished):
 
 def test_what_a_report_writes(written):
     docs, said = written
-    names = ["results.md", "results.html", "paper/fig-layer_freeze.md", "paper/T-compress.md"]
+    names = ["results.md", "results.html", *(f"paper/{row.slug}.md" for row in ROWS.values())]
     assert said.split() == [f"docs/{name}" for name in names]
     assert all((docs / name).is_file() for name in names)
-    assert {path.name for path in (docs / "paper").iterdir()} == {"fig-layer_freeze.md", "T-compress.md"}
+    run = {path.stem for path in (docs / "paper").iterdir() if "It was not run yet." not in path.read_text()}
+    assert run == {"fig-layer_freeze", "T-compress"}
+    assert "coldstream run paper/T:core50 --scale lab --set data.root" in (docs / "paper" / "T-core50.md").read_text()
     assert [path.name for path in (docs / "images" / "results").iterdir()] == ["fig-layer_freeze-bars.png"]
     for page_of, where in (("results.md", ""), ("paper/fig-layer_freeze.md", "../")):
         text = (docs / page_of).read_text()
@@ -381,7 +384,7 @@ def test_verdicts_in_the_page(written):
         "confirmed",
         "2",
     ] in rows
-    assert ["Accuracy falls with the frozen share", undecided, "4", "1", "0"] in rows
+    assert ["Accuracy falls with the frozen share", undecided, "4", "1", "0", "0"] in rows
     # One seed decides nothing, whatever it found.
     assert ["T:compress", "6 bits and 66% are better than raw images", undecided, "1"] in rows
     assert ["T:core50", "", "not run", ""] in rows
@@ -419,25 +422,26 @@ def test_a_page_from_what_was_kept_is_the_same(written, monkeypatch):
     assert docs / "results" / "T-compress-lab.json" in before
 
 
-def test_seeds_add_up(written, root, monkeypatch):
-    """The second one run elsewhere, without the first: the page is that of both."""
+@pytest.mark.parametrize("where", ["elsewhere", "in the same folder"])
+def test_seeds_add_up(where, written, root, tmp_path, monkeypatch):
+    """The second one run without the first, elsewhere or in the folder of its run: the page is that of both."""
     docs, _ = written
-    for folder, seeds in (("second", ["1"]), ("both", ["0", "1"])):
-        place = docs.parent / folder
-        (place / "docs").mkdir(parents=True)
-        monkeypatch.chdir(place)
-        if folder == "second":
-            shutil.copytree(docs / "results", place / "docs" / "results")
-        options = [part for seed in seeds for part in ("--seed", seed)]
-        assert coldstream(*COMPRESS[:-2], *options, "--set", f"data.root={root}")[0] == 0
-        assert coldstream("report", "paper")[0] == 0
-    second, both = (
-        results.of_file(ROWS["T:compress"], "lab", docs.parent / folder / "docs" / "results")["parts"]["CIFAR100"]
-        for folder in ("second", "both")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(docs / "results", tmp_path / "docs" / "results")
+    if where != "elsewhere":
+        shutil.copytree(docs.parent / "runs", tmp_path / "runs")
+    code, said, complained = coldstream(*COMPRESS[:-1], "1", "--set", f"data.root={root}")
+    assert code == 0, complained
+    assert ("seeds [1]" if where == "elsewhere" else "seeds [0, 1]") in said
+    assert coldstream("report", "paper")[0] == 0
+    before, after = (
+        results.of_file(ROWS["T:compress"], "lab", folder / "results")["parts"]["CIFAR100"]["learners"]
+        for folder in (docs, tmp_path / "docs")
     )
-    assert second["learners"] == both["learners"]
-    assert [run["seed"] for run in second["learners"]["8 bit, 100%"]] == [0, 1]
-    assert "2 seeds" in (docs.parent / "second" / "docs" / "paper" / "T-compress.md").read_text()
+    for name, runs in after.items():
+        assert [run["seed"] for run in runs] == [0, 1]
+        assert runs[0]["numbers"] == before[name][0]["numbers"] != runs[1]["numbers"]
+    assert "2 seeds" in (tmp_path / "docs" / "paper" / "T-compress.md").read_text()
 
 
 def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):
@@ -451,7 +455,7 @@ def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):
     code, said, _ = coldstream("report", "paper")
     assert code == 0
     assert "runs/T-compress-lab is not in it, for it was run with other settings: offline.epochs: 1 → 2" in said
-    assert "paper/T-reservoir.md" in said
+    assert "It was not run yet" not in (tmp_path / "docs" / "paper" / "T-reservoir.md").read_text()
     monkeypatch.setitem(ROWS, "T:reservoir", tiny(ROWS["T:reservoir"]))
     code, said, _ = coldstream("report", "paper")
     assert "what was kept of T:reservoir, CIFAR100, is not in it: the row has other settings now" in said
@@ -467,10 +471,10 @@ def test_every_row_has_a_page(row, tmp_path):
     row = ROWS[row]
     results.keep(made_up(row), tmp_path / "results")
     written = page.write(tmp_path / "runs", tmp_path)
-    assert [path.name for path in written] == ["results.md", "results.html", f"{row.slug}.md"]
+    assert [path.stem for path in written] == ["results", "results", *(one.slug for one in ROWS.values())]
     shown = {number for line in cells((tmp_path / "results.md").read_text()) for number in NUMBER.findall(str(line))}
     lab = row.experiments("lab")
-    assert {f"{mean:.3f}" for (part, *_), (mean, _) in row.numbers.items() if part in lab} <= shown
+    assert {f"{mean:.4f}"[:5] for (part, *_), (mean, _) in row.numbers.items() if part in lab} <= shown
     drawn = sorted((tmp_path / "images" / "results").iterdir())
     assert [path.name for path in drawn] == sorted(f"{row.slug}-{figure.kind}.png" for figure in row.figures)
     for path in drawn:

@@ -74,11 +74,14 @@ class Experiment:
 
     @classmethod
     def create(cls, config: Config, path: Path) -> Experiment:
-        """Begin in a new folder, or go on in one that has the same config."""
+        """Begin in a new folder, or go on in one that has the same config; seeds may have been added."""
         text = write_config(config)
         folder = Folder(path)
         if folder.has("config.yaml"):
-            changed = changes_between(read_config(path / "config.yaml"), _plain(text))
+            before = read_config(path / "config.yaml")
+            if set(before.get("seeds", ())) <= set(config.seeds):
+                before["seeds"] = config.seeds
+            changed = changes_between(before, _plain(text))
             if changed and _has_begun(path):
                 raise ValueError(
                     f"folder {str(path)!r} is of another config; choose another --out or name. Changed:\n  "

@@ -66,15 +66,17 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True)
 class Comparison:
-    """That one is better than another, by more than `margin`, in one number of each run; seeds are paired.
+    """That one is ahead of another, by more than `margin`, in one number of each run; seeds are paired.
 
-    `metric` may be that of one of several tasks: ``accuracy of flowers``.
+    `metric` may be that of one of several tasks: ``accuracy of flowers``. With `share`, that much of the first one's
+    number is still ahead of the other's.
     """
 
     better: Ref
     worse: Ref
     metric: str = "omega_per_event"
     margin: float = 0.0
+    share: float = 1.0
 
     @property
     def sign(self) -> int:
@@ -83,7 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that numbers can confirm or contradict."""
+    """What the paper says, or its tables show, in a form that numbers can confirm or contradict."""
 
     text: str
     comparisons: tuple[Comparison, ...]

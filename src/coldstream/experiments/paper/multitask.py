@@ -114,9 +114,9 @@ def _better(part: str, tasks: tuple[str, ...]) -> tuple[Comparison, ...]:
 
 _LAB = (
     "Four tasks at 32 x 32: five outdoor scenes of CIFAR-100 (80 images each; in the place of MIT Scenes), 20 of "
-    "CUB's birds (12 each), 15 flowers (20 each), five vehicles of CIFAR-100 (80 each; in the place of aircraft). A "
-    "ResNet of 155,000 parameters, B = 20 (REMIND 10), crops and flips. Base initialisation is on three of the five "
-    "scenes. Pre-training is on 20 classes of CIFAR-100 that are not streamed."
+    "CUB's birds (12 each, 4 to test), 15 flowers (20 each), five vehicles of CIFAR-100 (80 each; in the place of "
+    "aircraft). A ResNet of 155,000 parameters, B = 20 (REMIND 10), crops and flips. Base initialisation is on three "
+    "of the five scenes. Pre-training is on 20 classes of CIFAR-100 that are not streamed."
 )
 
 METHODS = Row(

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from coldstream import metrics
-from coldstream.experiments.config import changes_between, make_config, read_config, write_config
+from coldstream.experiments.config import Config, changes_between, make_config, read_config, write_config
 from coldstream.experiments.environment import describe_environment
 from coldstream.experiments.keys import key_of
 from coldstream.experiments.paper.catalog import Row, Settings
@@ -42,13 +42,22 @@ def read(row: Row, scale: str, runs: Path, kept: Path) -> Record | None:
 def _together(old: Record, new: Record) -> Record:
     """Return two results of one part, a seed that both have from the newer one."""
     mine = {run["seed"] for runs in new["learners"].values() for run in runs}
-    theirs = {run["seed"] for runs in old["learners"].values() for run in runs}
     learners = {}
     for name, runs in new["learners"].items():
         added = [run for run in old["learners"].get(name, ()) if run["seed"] not in mine]
         learners[name] = sorted(runs + added, key=lambda run: run["seed"])
-    seconds = new["seconds"] + old["seconds"] * len(theirs - mine) / len(theirs)
-    return {**new, "seconds": round(seconds), "learners": learners}
+    return {**new, "learners": learners}
+
+
+def with_earlier_seeds(config: Config, runs: Path) -> Config:
+    """Return the config of a part with the seeds that were run already, if that is all in which its run differs."""
+    path = runs / config.name / "config.yaml"
+    if not path.is_file():
+        return config
+    before, wanted = read_config(path), yaml.safe_load(write_config(config))
+    if changes_between({**before, "seeds": None}, {**wanted, "seeds": None}):
+        return config
+    return config.model_copy(update={"seeds": sorted({*before["seeds"], *config.seeds})})
 
 
 def left_out(row: Row, scale: str, runs: Path, kept: Path) -> list[str]:
@@ -95,25 +104,33 @@ def _changes(tree: Settings, folder: Folder) -> list[str]:
 
 
 def _common(tree: Any, other: Any) -> Any:
-    """Return a tree without what another one does not know; learners aside, who are all named."""
+    """Return a tree without the settings that another one does not know; every learner stays."""
     if not isinstance(tree, dict) or not isinstance(other, dict):
         return tree
-    return {key: _common(value, other.get(key)) for key, value in tree.items() if key in other or key == "learners"}
+    known = {key: _common(value, other[key]) for key, value in tree.items() if key in other and key != "learners"}
+    if "learners" in tree:
+        known["learners"] = {
+            name: _common(own, other["learners"].get(name)) for name, own in tree["learners"].items()
+        }
+    return known
 
 
 def minutes(row: Row, found: Record) -> float:
     """Return how long all parts and seeds of a row take on two cores, by how long those took that were run."""
     if row.measured is not None:
         return seconds(found) / 60
-    trees = row.experiments(found["scale"]).values()
-    wanted = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
-    ran = sum(len(runs) for part in found["parts"].values() for runs in part["learners"].values())
+    trees = row.experiments(found["scale"])
+    wanted = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees.values())
+    ran = sum(
+        len(found["parts"][part]["learners"][name]) for part in found["parts"] for name in trees[part]["learners"]
+    )
     return seconds(found) / 120 * wanted / ran
 
 
 def seconds(found: Record) -> float:
     """Return how long all that was found took, one job after another."""
-    return float(found["seconds"] if "seconds" in found else sum(part["seconds"] for part in found["parts"].values()))
+    runs = (run for part in found["parts"].values() for mine in part["learners"].values() for run in mine)
+    return float(found["seconds"] if "seconds" in found else sum(run.get("seconds", 0) for run in runs))
 
 
 def of_file(row: Row, scale: str, folder: Path) -> Record | None:
@@ -178,15 +195,17 @@ def of_runs(row: Row, scale: str, runs: Path, *, changed: bool = False) -> Recor
             continue
         summary, timing = folder.read("summary.json"), folder.read("timing.json")
         last = _last_tests(folder.lines("metrics.jsonl"))
-        learners = {}
+        took = {name: [one["seconds"] for one in mine] for name, mine in timing["learners"].items()}
+        shared = timing["seconds"] - sum(map(sum, took.values()))  # offline references and the like
+        learners: dict[str, list[Record]] = {}
         for name, found in summary["learners"].items():
-            where = [one["environment"] for one in timing["learners"][name]]
-            learners[name] = [
-                {**_compact(run, last[name, run["seed"]], shown), "commit": str(mine.get("commit"))[:7]}
-                for run, mine in zip(found["runs"], where, strict=True)
-            ]
-            environment = where[-1]
-        facts = {"settings": address(tree), "examples": summary["examples"], "seconds": round(timing["seconds"])}
+            learners[name] = []
+            for run, one in zip(found["runs"], timing["learners"][name], strict=True):
+                environment = one["environment"]
+                facts = {"commit": str(environment.get("commit"))[:7]}
+                facts["seconds"] = round(one["seconds"] + shared / sum(map(len, took.values())))
+                learners[name].append({**_compact(run, last[name, run["seed"]], shown), **facts})
+        facts = {"settings": address(tree), "examples": summary["examples"]}
         parts[part] = {**facts, "learners": {**learners, **_offline(summary)}}
         newest = max(newest, (folder.path / "metrics.jsonl").stat().st_mtime)
     if not parts:

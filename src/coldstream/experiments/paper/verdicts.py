@@ -22,7 +22,7 @@ class Judgement:
     Attributes
     ----------
     gain
-        Mean over paired seeds of how much better the one is, less the margin.
+        Mean over paired seeds of how much the one is ahead, less the margin.
     error
         Its standard error; None for a single pair, which decides nothing.
     """
@@ -56,17 +56,17 @@ def judge(comparison: Comparison, values: Values) -> Judgement:
     seeds = sorted(one.keys() & other.keys())
     if not seeds:
         return Judgement(comparison, None, None, 0)
-    gains = [comparison.sign * (one[seed] - other[seed]) - comparison.margin for seed in seeds]
+    gains = [comparison.sign * (comparison.share * one[seed] - other[seed]) - comparison.margin for seed in seeds]
     found = metrics.summary(gains)
     error = None if found.sd is None else found.sd / math.sqrt(found.n)
     return Judgement(comparison, found.mean, error, found.n)
 
 
 def verdict(claim: Claim, values: Values) -> tuple[str, list[Judgement]]:
-    """Return what all comparisons of a claim come to: confirmed if all are, contradicted if one is."""
+    """Return what all comparisons of a claim come to: contradicted if one is, confirmed if all are."""
     found = [judge(comparison, values) for comparison in claim.comparisons]
     kinds = {one.verdict for one in found}
-    for kind in (MISSING, CONTRADICTED, UNDECIDED):
+    for kind in (CONTRADICTED, MISSING, UNDECIDED):
         if kind in kinds:
             return kind, found
     return CONFIRMED, found
