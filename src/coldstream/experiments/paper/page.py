@@ -124,7 +124,7 @@ _INTRODUCTION = (
     "table has room. Either way a learner that begins pre-trained is divided by an offline model that does so, too: "
     "between the two kinds accuracies can be compared, Ω_all cannot. By one final offline accuracy Ω_all comes out "
     "above 1 here, for the early tests are of few classes and easy; where tests come after every class, the first "
-    "one is of a single class, with an accuracy of 1 and an ECE of 0.",
+    "one is of a single class, on which a learner that begins cold cannot be wrong.",
     "Accuracies at lab scale are not meant to equal the paper's: what can be compared is which method is ahead. Tests"
     " have 100 images a class (fewer in T:core50 and with several tasks); ECE of so few comes out too high, hence the"
     " debiased one beside it. A claim is confirmed where every comparison in it is, contradicted where one comparison"

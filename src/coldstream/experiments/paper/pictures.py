@@ -109,6 +109,9 @@ def _confusion(path: Path, row: Row, figure: Figure, found: Record) -> None:
         share = matrix[:, order] / np.maximum(1, matrix.sum(axis=1, keepdims=True))
         axes.imshow(share, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
         axes.grid(visible=False)
+        axes.yaxis.set_ticks(axes.get_xticks())  # whole numbers on both
+        axes.set_xlim(-0.5, len(order) - 0.5)
+        axes.set_ylim(len(matrix) - 0.5, -0.5)
         axes.set_xlabel("guess, in order of coming")
         axes.set_ylabel("truth")
         axes.set_title(name, loc="left", fontsize=10)
