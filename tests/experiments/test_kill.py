@@ -128,8 +128,8 @@ def test_kills_change_nothing(often, warm, tmp_path):
     plans.insert(0, ("step", 10))  # one before there is any checkpoint
     kills = after_checkpoint = while_writing = 0
     for kind, moment in sorted(plans, key=lambda plan: plan[1] or rng.randrange(50, 500)):
-        process = start(warm, folder, progress, ONE)
         progress.unlink(missing_ok=True)
+        process = start(warm, folder, progress, ONE)
         if kind == "step":
             goal = max(moment, (checkpoint_step(folder) or 0) + rng.randrange(1, 2 * EVERY))
             alive = wait_for(lambda goal=goal: step(progress) >= goal or step(progress) == -1, process)
@@ -158,8 +158,8 @@ def test_a_grid_killed_five_times(warm, tmp_path):
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     rng = random.Random(3)
     for _ in range(5):
-        process = start(warm, folder, progress, GRID)
         progress.unlink(missing_ok=True)
+        process = start(warm, folder, progress, GRID)
         begun = len(checkpoints(folder))
         more = rng.randrange(0, 2)
         goal = rng.randrange(100, 1300)
@@ -179,8 +179,8 @@ def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(warm,
     straight = finish(warm, tmp_path / "straight" / "run", ONE)
     folder, progress = tmp_path / "killed" / "run", tmp_path / "killed" / "progress"
     for _ in range(2):
-        process = start(warm, folder, progress, ONE, SLOW_DISK="0.1")
         progress.unlink(missing_ok=True)
+        process = start(warm, folder, progress, ONE, SLOW_DISK="0.1")
 
         def ahead():
             writing = half_written(folder)

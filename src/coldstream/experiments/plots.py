@@ -81,7 +81,7 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_ylabel("test accuracy, %")
     seeds = ", ".join(str(run["seed"]) for run in first)
     axes.set_title(f"{summary['name']}, {summary['ordering']}, seed {seeds}", loc="left", fontsize=11, pad=18)
-    legend(axes, len(summary["learners"]))
+    legend(axes, beside=len(summary["learners"]) > 5)
     return save(figure, path)
 
 
@@ -199,7 +199,7 @@ def coverage(path: Path, summary: Record, lines: list[Record]) -> Path:
     axes.set_xlabel("share of images that the learner is surest of")
     axes.set_ylabel("accuracy on them")
     axes.set_title("what can be accepted without a look", loc="left", fontsize=10)
-    legend(axes, len(summary["learners"]))
+    legend(axes, beside=len(summary["learners"]) > 5)
     return save(figure, path)
 
 
@@ -224,11 +224,9 @@ def confusion(path: Path, summary: Record, lines: list[Record]) -> Path:
     return save(figure, path)
 
 
-def legend(axes: Axes, learners: int) -> None:
-    """Name the lines where they leave room; many of them beside the picture."""
-    where: dict[str, Any] = {"loc": "best"}
-    if learners > 5:
-        where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+def legend(axes: Axes, *, beside: bool) -> None:
+    """Name the lines, where they leave room or beside the picture."""
+    where: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {"loc": "best"}
     axes.legend(frameon=False, fontsize=8.5, **where)
 
 

@@ -38,7 +38,7 @@ def _events(path: Path, row: Row, figure: Figure, found: Record) -> None:
         axes.set_xlabel("images seen, each once")
         axes.set_ylabel(figure.options["label"])
         axes.set_title(f"{row.name}, {part}, {_seeds(content)}", loc="left", fontsize=10)
-        plots.legend(axes, len(content["learners"]))
+        plots.legend(axes, beside=True)
     plots.save(whole, path, svg=False)
 
 
@@ -73,7 +73,7 @@ def _capacity(path: Path, row: Row, figure: Figure, found: Record) -> None:
     axes.set_xlabel("capacity; at lab scale the same share of the stream's raw bytes")
     axes.set_ylabel("Ω_all (an offline model per test)")
     axes.set_title(f"{row.name}, {_seeds(content)}", loc="left", fontsize=10)
-    plots.legend(axes, 6)
+    plots.legend(axes, beside=True)
     plots.save(whole, path, svg=False)
 
 
