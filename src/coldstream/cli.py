@@ -148,7 +148,7 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
     for name, parts in rows.items():
         row = get_row(name)
         if row.measured is not None:
-            if changes:
+            if changes and len(rows) == 1:  # among others they are meant for those
                 raise ValueError(f"{row.name} is timed, not streamed; leave --set and --seed out ({changes[0]})")
             from coldstream.benchmarks.run import time_pieces
             from coldstream.experiments.paper.timing import PART

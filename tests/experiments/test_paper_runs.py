@@ -274,6 +274,20 @@ def test_what_is_finished_is_not_run_again(finished, root, monkeypatch):
     assert again[again.index("T:compress, lab") :] == said[said.index("T:compress, lab") :]
 
 
+def test_all_rows_one_after_another(finished, root, tmp_path, monkeypatch):
+    """Where the data are is for those that stream; the one that is timed goes without."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in ROWS if name not in ("T:compress", "T:cssl_timing")]:
+        monkeypatch.delitem(ROWS, name)
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    pieces = {"CSSL": {piece: np.array([1.0, 2.0]) for piece in timing.TIMING.metrics}}
+    monkeypatch.setattr("coldstream.benchmarks.run.time_pieces", lambda console, **settings: pieces)
+    code, said, complained = coldstream("run", "paper", "--scale", "lab", "--seed", "0", "--set", f"data.root={root}")
+    assert code == 0, complained
+    assert "10 of 10 jobs are finished" in said
+    assert "T:cssl_timing, lab scale" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
