@@ -314,6 +314,38 @@ def test_the_best_of_several_rates_counts(tmp_path):
     assert len({event["rate"] for event in offline}) == 2
 
 
+def test_the_best_of_several_policies_counts(tmp_path):
+    tree = {"data": TASKS["low"], "learner": {"model": "linear", "replay": 3}, "stream": {"test_every": 3}}
+    offline = {**OFFLINE, "rates": [1e-6, 0.1], "augments": ["none", "crop(2)"]}
+    made = Experiment.create(make_config({**tree, "offline": offline}), tmp_path / "a")
+    end(made)
+    jobs = made.references["cssl", 0]
+    assert [job.title for job in jobs] == [
+        f"offline, 3 classes, rate {rate}, {policy}, seed 0"
+        for policy in ("none", "crop(2)")
+        for rate in ("1e-06", "0.1")
+    ]
+    found = [(job.folder.read("summary.json")["accuracy"], job.recipe) for job in jobs]
+    (chosen,) = made.results()["learners"]["cssl"]["runs"][0]["offline"]
+    best_of_all = next(recipe for accuracy, recipe in found if accuracy == max(a for a, _ in found))
+    assert (chosen["rate"], chosen["augment"]) == (best_of_all.rate, best_of_all.augment)
+    with pytest.raises(ValueError, match="sharpen"):
+        make_config({**tree, "offline": {"augments": ["sharpen"]}})
+
+
+def test_some_seeds_have_references(tmp_path):
+    tree = {"data": TASKS["low"], "learner": {"model": "linear", "replay": 3}, "stream": {"test_every": 3}}
+    tree |= {"seeds": [0, 1, 2], "offline": {**OFFLINE, "seeds": [1]}}
+    made = Experiment.create(make_config(tree), tmp_path / "a")
+    end(made)
+    assert [job.title for job in made.jobs if "offline" in job.title] == ["offline, 3 classes, seed 1"]
+    mine = made.results()["learners"]["cssl"]
+    assert [len(run["offline"]) for run in mine["runs"]] == [0, 1, 0]
+    mean = mine["mean"]["omega_final"]
+    assert (mean["mean"], mean["n"]) == (mine["runs"][1]["omega_final"], 1)
+    write_report(made.folder)
+
+
 def test_a_rate_that_diverges_is_left_out(tmp_path):
     tree = {"data": TASKS["low"], "learner": {"model": "mlp", "replay": 3}, "stream": {"test_every": 3}}
     config = make_config({**tree, "offline": {**OFFLINE, "rates": [1e30, 0.01]}})

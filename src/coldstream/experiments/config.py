@@ -27,6 +27,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -99,18 +100,22 @@ class RecipeConfig(_Part):
 class OfflineConfig(RecipeConfig):
     """How the same network is trained offline for comparison: once per test event, with tasks once per task.
 
-    Where `rates` are given, a network is trained with each in the place of `rate`, and the best on the test images
-    counts: a reference that is chosen on what it is tested on, as the paper's multi-task references are.
+    Where `rates` or `augments` are given, a network is trained with each in the place of `rate` and `augment`, and
+    the best on the test images counts: a reference that is chosen on what it is tested on, as the paper's multi-task
+    references are.
     """
 
     enabled: bool = True
     last_only: bool = Field(False, description="one network, of all that was streamed, for all tests")
     epochs: int = Field(30, ge=1)
     rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    augments: tuple[str, ...] = ()
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="only of these; none: of all")
 
     def recipes(self) -> list[OfflineRecipe]:
         """Return the recipes of which the best counts."""
-        return [replace(self.recipe(), rate=rate) for rate in self.rates or (self.rate,)]
+        every = product(self.augments or (self.augment,), self.rates or (self.rate,))
+        return [replace(self.recipe(), augment=augment, rate=rate) for augment, rate in every]
 
 
 class BaseConfig(RecipeConfig):
@@ -301,8 +306,9 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
-    for recipe in (config.offline, config.base, *([config.pretrain] if config.pretrain else [])):
-        Policy.parse(recipe.augment)
+    recipes = [config.offline, config.base, *([config.pretrain] if config.pretrain else [])]
+    for policy in (*(recipe.augment for recipe in recipes), *config.offline.augments):
+        Policy.parse(policy)
     _check_common(config)
     for name in config.learners:
         kind, settings = learner_settings(config, name)

@@ -30,7 +30,7 @@ from coldstream.experiments.jobs import Job, UnitJob
 from coldstream.experiments.keys import content_of, key_of, learner_version
 from coldstream.experiments.pretraining import Pretraining, PretrainJob
 from coldstream.experiments.records import Folder, Record
-from coldstream.experiments.references import OfflineJob, best
+from coldstream.experiments.references import OfflineJob, best, spelled
 from coldstream.experiments.results import averages, first_steps, task_results, unit_results
 from coldstream.learners import CSSL, LEARNERS
 from coldstream.streams import Task, TaskStream, make_task_stream, read_class_order, sorted_by_content
@@ -70,7 +70,8 @@ class Experiment:
         for name in config.learners:
             for seed in config.seeds:
                 self.units[name, seed] = self._unit(name, seed)
-                self.references[name, seed] = self._offline(name, seed) if config.offline.enabled else []
+                compared = config.offline.enabled and seed in (config.offline.seeds or config.seeds)
+                self.references[name, seed] = self._offline(name, seed) if compared else []
 
     @classmethod
     def create(cls, config: Config, path: Path) -> Experiment:
@@ -218,10 +219,10 @@ class Experiment:
                 key = key_of({**facts, "recipe": str(recipe)})
                 folder = Folder(self.folder.path.parent / "store" / "offline" / key)
                 what = f"{len(classes)} classes" if task is None else task
-                rate = f", rate {recipe.rate:g}" if len(recipes) > 1 else ""
+                how = f", {spelled(recipe, recipes)}" if len(recipes) > 1 else ""
                 jobs.append(
                     OfflineJob(
-                        f"offline, {what}{rate}, seed {seed}",
+                        f"offline, {what}{how}, seed {seed}",
                         key,
                         folder,
                         needs=(pretrained,) if pretrained else (),

@@ -64,15 +64,28 @@ class OfflineJob(Job):
         self.folder.write("summary.json", found)
 
 
-def best(jobs: Sequence[OfflineJob]) -> Record:
-    """Return what the best of finished jobs found, which differ in the rate alone.
+def differences(recipes: Sequence[OfflineRecipe]) -> list[str]:
+    """Return in which of rate and policy some recipes differ."""
+    return [name for name in ("rate", "augment") if len({getattr(recipe, name) for recipe in recipes}) > 1]
 
-    That is the best on the test images; of equals, the first. Where there are several, its rate is said.
+
+def spelled(recipe: OfflineRecipe, among: Sequence[OfflineRecipe]) -> str:
+    """Return what tells a recipe from others."""
+    words = {"rate": f"rate {recipe.rate:g}", "augment": recipe.augment}
+    return ", ".join(words[name] for name in differences(among))
+
+
+def best(jobs: Sequence[OfflineJob]) -> Record:
+    """Return what the best of finished jobs found, which differ in rate and policy alone.
+
+    That is the best on the test images; of equals, the first. Where there are several, what tells it apart is said.
     """
-    found = [{**job.folder.read("summary.json"), "rate": job.recipe.rate} for job in jobs]
+    names = differences([job.recipe for job in jobs])
+    found = [
+        {**job.folder.read("summary.json"), **{name: getattr(job.recipe, name) for name in names}} for job in jobs
+    ]
     able = [record for record in found if "diverged" not in record]
     if not able:
         rates = ", ".join(f"{job.recipe.rate:g}" for job in jobs)
         raise ValueError(f"{jobs[0].title}: it diverged with rate {rates}; give offline.rates lower ones")
-    chosen = max(able, key=lambda record: float(record["accuracy"]))
-    return chosen if len(jobs) > 1 else {key: value for key, value in chosen.items() if key != "rate"}
+    return max(able, key=lambda record: float(record["accuracy"]))

@@ -87,7 +87,7 @@ def _event(event: Record) -> Record:
 
 
 def _offline(event: Record) -> Record:
-    return {key: event[key] for key in (*_KEPT, "rate") if key in event}
+    return {key: event[key] for key in (*_KEPT, "rate", "augment") if key in event}
 
 
 def _omega(accuracies: list[float], reference: list[float]) -> float | None:
