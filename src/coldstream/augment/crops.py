@@ -27,6 +27,11 @@ def rows_of(part: Part | None, images: int) -> tuple[slice, int]:
     return slice(first, first + images), count
 
 
+def spared(count: int, share: float, seed: int, step: int) -> NDArray[np.bool_]:
+    """Draw which rows of a batch strong augmentation leaves alone, the same ones for all that it is made of."""
+    return generator(seed, step, "spared").random(count) >= share
+
+
 def number(value: float) -> str:
     """Write a number as it is read back: ``1`` rather than ``1.0``, and otherwise every digit."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

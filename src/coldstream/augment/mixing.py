@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from coldstream.augment.crops import is_number, number
+from coldstream.augment.crops import is_number, number, spared
 from coldstream.augment.ops import Floats, Ints
 from coldstream.randomness import generator
 
@@ -48,10 +48,13 @@ class Mixing:
         The share is drawn from Beta(cutmix, cutmix) and a box of the partner's pixels is pasted. Its centre is
         uniform over the pixels, its sides are those of the image times the root of the remaining share,
         rounded; what lies outside the image is cut off and the share corrected.
+    share : float
+        Of the rows that are mixed at all.
     """
 
     mixup: float | None = None
     cutmix: float | None = None
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         for name, value in (("mixup", self.mixup), ("cutmix", self.cutmix)):
@@ -82,7 +85,8 @@ class Mixing:
             kept, boxes = _boxes(self.cutmix, count, height, width, generator(seed, step, "cutmix"))
             own = np.where(cut, kept, own)
             box = np.where(cut, boxes, 0)
-        return Mixture(partner, cut, own, box)
+        alone = spared(count, self.share, seed, step)
+        return Mixture(partner, cut & ~alone, np.where(alone, 1.0, own), np.where(alone, 0, box))
 
     def __call__(self, images: Tensor, targets: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:
         """Return the mixed images (N, C, H, W) and targets (N, K); both floating, neither is modified."""

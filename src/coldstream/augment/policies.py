@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from coldstream.augment.crops import Part, rows_of
+from coldstream.augment.crops import Part, rows_of, spared
 from coldstream.augment.ops import OP_ID, OPS, Floats, Ints, apply_ops
 from coldstream.phrases import unknown
 from coldstream.randomness import generator
@@ -127,9 +127,12 @@ class AutoAugment:
     ----------
     table : {"cifar10", "imagenet"}
         The data set on which the sub-policies were found.
+    share : float
+        Of the images that are changed at all.
     """
 
     table: str
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.table not in AUTOAUGMENT:
@@ -152,6 +155,7 @@ class AutoAugment:
         all_ops, _, all_bins = _steps(self.table)
         ops, bins = all_ops[:, which], all_bins[:, which]
         magnitudes = magnitude_table(AUTOAUGMENT_BINS, height, width)[ops, bins]
+        happens &= ~spared(count, self.share, seed, step)
         return np.where(happens, ops, OP_ID["Identity"]), _signed(ops, magnitudes, negative)
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
@@ -173,10 +177,13 @@ class RandAugment:
         How many operations follow each other.
     magnitude : int
         The bin of the magnitude, 0 to 30.
+    share : float
+        Of the images that are changed at all.
     """
 
     count: int = 2
     magnitude: int = 9
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or self.count < 1:
@@ -194,6 +201,7 @@ class RandAugment:
         rng = generator(seed, step, "randaugment")
         ops = rng.integers(len(RANDAUGMENT_OPS), size=(self.count, count))
         negative = rng.integers(2, size=(self.count, count)) == 1
+        ops = np.where(spared(count, self.share, seed, step), OP_ID["Identity"], ops)
         magnitudes = magnitude_table(RANDAUGMENT_BINS, height, width)[ops, self.magnitude]
         return ops, _signed(ops, magnitudes, negative)
 

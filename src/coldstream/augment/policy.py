@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -124,6 +124,15 @@ class Policy:
     def __str__(self) -> str:
         parts = [str(stage) for stage in (*self.stages, self.mixing) if stage is not None]
         return "|".join(parts) or "none"
+
+    def at(self, strength: float) -> Self:
+        """Return the policy whose strong stages, those after crops and flips, leave all but a share of images alone.
+
+        Those left alone are the same for all stages, and are not mixed (`spared`); draws of the others do not change.
+        """
+        stages = (replace(s, share=strength) if isinstance(s, AutoAugment | RandAugment) else s for s in self.stages)
+        mixing = None if self.mixing is None else replace(self.mixing, share=strength)
+        return replace(self, stages=tuple(stages), mixing=mixing)
 
     def augment(self, images: NDArray[Any], seed: int, step: int, part: Part | None = None) -> NDArray[Any]:
         """Do what `transform` does, with the same bits, to images (N, H, W, C) in main memory.

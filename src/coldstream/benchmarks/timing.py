@@ -19,7 +19,7 @@ from coldstream.learners import CSSL, REMIND, OfflineRecipe
 from coldstream.learners.base import Example
 
 LEARNERS: dict[str, tuple[type[CSSL | REMIND], dict[str, Any]]] = {
-    "CSSL": (CSSL, {"prefetch": False}),  # nothing else is to run beside what is timed
+    "CSSL": (CSSL, {"augment": "crop|flip", "prefetch": False}),  # nothing else is to run beside what is timed
     "REMIND": (REMIND, {}),
     "REMIND + extra params": (REMIND, {"extra_params": True}),
 }

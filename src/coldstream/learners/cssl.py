@@ -15,12 +15,13 @@ from coldstream.augment import Policy
 from coldstream.data import Dataset
 from coldstream.learners.ahead import Ahead, check_prefetch, prefetches
 from coldstream.learners.base import Example
+from coldstream.learners.calibration import Calibration
 from coldstream.learners.engine import Normalise, check_compile
-from coldstream.learners.intake import id_key
-from coldstream.learners.recipes import paper_recipe
+from coldstream.learners.intake import id_key, whole
+from coldstream.learners.recipes import AUTO, FIXED, paper_recipe
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.models import ModelLike
-from coldstream.randomness import generator
+from coldstream.randomness import generator, torch_seed
 from coldstream.replay import ReplayBuffer, one_hot
 from coldstream.replay.codecs import check_chain
 
@@ -30,6 +31,27 @@ class Replayed(NamedTuple):
 
     rows: NDArray[np.int64]
     items: NDArray[Any]
+
+
+STRONG = "crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
+"""What augment="auto" does to half of the examples; to the others, only what it begins with, crops and flips."""
+SHARE = 0.5
+LOOK_AT = 0.1
+"""For each replayed example so many that are kept back are looked at."""
+
+
+def read_policy(augment: str, items: str) -> tuple[bool, Policy]:
+    """Return whether settings are those that come with "auto", and the policy."""
+    if items == "vectors":
+        if augment not in ("auto", "none"):
+            raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
+        return False, Policy.parse("none")
+    text = augment.strip()
+    if text == "auto":
+        return True, Policy.parse(STRONG).at(SHARE)
+    if text.startswith("auto(") and text.endswith(")"):
+        return True, Policy.parse(text[5:-1]).at(SHARE)
+    return False, Policy.parse(augment)
 
 
 class CSSL(ReplayLearner):
@@ -57,12 +79,24 @@ class CSSL(ReplayLearner):
     replay
         B, the examples replayed in each update beside the new one. With tasks, the new one is among the B.
     sample
-        ``"uniform"`` or ``"class-balanced"``.
+        ``"uniform"`` or ``"class-balanced"``. None, here and for the other settings whose default that is: as
+        augment="auto" has it, or with a fixed policy as the paper has it (`coldstream.learners.recipes`).
     evict
         ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
         ``-samplepairing``).
     augment
-        The policy, such as ``"crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"``, or ``"none"``.
+        ``"auto"``, our recipe for every length of stream; ``"auto(crop|randaugment|mixup(0.1))"``, the same with a
+        policy of your own, of which what comes after crops and flips is done to half of the examples. Or a fixed
+        policy, such as ``"crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`` or ``"none"``: the paper's
+        algorithm as it is.
+    average
+        Whether predictions are made with the average of the latest weights (`coldstream.learners.averaging`).
+    calibrate
+        Whether the temperature of predictions is found on examples that are kept back from replay, or where
+        neighbours in the stream are near-duplicates, on some before they are learned
+        (`coldstream.learners.calibration`).
+    passes
+        At most so many updates a new example, as long as all that is stored fits several times into a batch.
     normalize
         ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
     zoom
@@ -102,6 +136,8 @@ class CSSL(ReplayLearner):
     ('bright', 7)
     """
 
+    _OWN = (*ReplayLearner._OWN, "_calibration")
+
     def __init__(
         self,
         *,
@@ -114,16 +150,19 @@ class CSSL(ReplayLearner):
         capacity: str | int | None = "1GB",
         storage: str = "memory",
         replay: int = 100,
-        sample: str = "uniform",
+        sample: str | None = None,
         evict: str = "largest-class",
-        augment: str = "crop|flip",
+        augment: str = "auto",
+        average: bool | None = None,
+        calibrate: bool | None = None,
+        passes: int | None = None,
         normalize: Normalise = "half",
         zoom: float = 1.0,
         rate: str | float = "inverse-sqrt(0.1)",
         counts: Mapping[Any, int] | None = None,
         strategy: str = "full+separate",
         momentum: float = 0.9,
-        weight_decay: float = 1e-5,
+        weight_decay: float | None = None,
         seed: int = 0,
         device: str = "cpu",
         precision: str = "float32",
@@ -135,32 +174,44 @@ class CSSL(ReplayLearner):
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
         check_chain(codec)
-        self.policy = Policy.parse(augment)
-        if items == "vectors" and str(self.policy) != "none":
-            raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
+        self._auto, self.policy = read_policy(augment, items)
+        usual = AUTO if self._auto else FIXED
+        given |= {name: value for name, value in usual.items() if given[name] is None}
+        self.passes = whole("passes", given["passes"], 1)
+        for name in ("average", "calibrate"):
+            if not isinstance(given[name], bool):
+                raise ValueError(f"{name} is True, False or None, not {given[name]!r}")
+        self._averages, self._calibrates = given["average"], given["calibrate"]
         check_compile(compile)
         check_prefetch(prefetch)
         self._ahead: Ahead[Replayed] = Ahead()
-        own = {name: given.pop(name) for name in ("codec", "augment", "compile", "prefetch")}
+        mine = ("codec", "augment", "average", "calibrate", "passes", "compile", "prefetch")
+        own = {name: given.pop(name) for name in mine}
         super().__init__(own, **given, **others)
 
     @torch.inference_mode(mode=False)
     def _learn(self, new: Sequence[Example]) -> None:
+        known = len(self.classes)
         rate, labels = self._begin(new)
-        step, items = self.step, np.stack([example.item for example in new])
+        if self.engine.average and len(self.classes) > known:
+            self.engine.average.hurry()
+        step, items, policy = self.step, np.stack([example.item for example in new]), self._policy
 
         # Sample data from the replay buffer to combine with new data, augmented
         replayed, x = self._ahead.take((step, len(new))) or self._replay(step, len(new), items)
         if len(x) == len(replayed):  # this was done ahead, when the new data had not come
-            x = np.concatenate([self.policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
+            x = np.concatenate([policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
 
         # Neither of the next two depends on the update: they come first, so that what the next step will replay
         # can be made ready meanwhile.
         for example, label in zip(new, labels, strict=True):
             # Compress and store the new data example for replay
+            hold = self._calibrates and self._meet(example, label)
             self._count(label, id_key(example.id))
-            self.buffer.store(self.buffer.compress(example.item), label, id_key(example.id))
+            self.buffer.store(self.buffer.compress(example.item), label, id_key(example.id), held_out=hold)
+            if hold:
+                self._calibration.hold(self.buffer, id_key(example.id))
             # Evict data from the replay buffer to maintain capacity
             self.buffer.evict(self._draw("evict"))
             self.step += 1
@@ -170,11 +221,52 @@ class CSSL(ReplayLearner):
 
         # Update all model parameters over augmented new and replayed data
         try:
-            inputs, targets = self.engine.prepare(x, y, self.policy, self.seed, step)
+            inputs, targets = self.engine.prepare(x, y, policy, self.seed, step)
             self._update(inputs, targets, rate, step)
+            self._practise(rate, step)
+            self._look()
         except BaseException:  # not learned, so not kept
             self._take_back(new, labels, step)
             raise
+
+    @property
+    def _policy(self) -> Policy:
+        """The policy as it is now: strong for all where half a batch of near-duplicates would be learned by heart."""
+        return self.policy.at(1.0) if self._auto and self._calibration.duplicates else self.policy
+
+    def _meet(self, example: Example, label: int) -> bool:
+        """Test the network on a new example where that is a fair test; return whether to keep it back from replay."""
+        mine = self._calibration
+        if mine.meet(self.buffer, example.item, label, id_key(example.id), self._draw("likeness")):
+            mine.hear(self.engine.logits(example.item[None])[0, : len(self.classes)], label)
+        if mine.duplicates and mine.held:
+            mine.release(self.buffer)
+        return mine.wants(self.classes.counts[label])
+
+    def _practise(self, rate: float, step: int) -> None:
+        """Go over all that is stored, again and again, while that is so little that a batch has room for it."""
+        stored = len(self.buffer) - self.buffer.index.held_out
+        times = min(self.passes, self.replay // max(1, stored))
+        if times < 2 or len(self.classes) < 2:
+            return
+        rows = self.buffer.sample(stored, self._draw("practise"))
+        items, y = self.buffer.items(rows), self.buffer.targets(rows, self._rows)
+        for number in range(1, times):
+            seed = torch_seed(self.seed, step, f"pass {number}")
+            x = self._policy.augment(items, seed, step)
+            self.engine.update(*self.engine.prepare(x, y, self._policy, seed, step), rate, seed, step)
+
+    def _look(self) -> None:
+        """Find on the examples that were kept back how sure predictions may be."""
+        if not self._calibration.earns(LOOK_AT * self.replay):
+            return
+        rows = np.array([*self._calibration.rows(self.buffer).values()], np.int64)
+        if len(rows):
+            logits = self.engine.logits(self.buffer.items(rows))[:, : len(self.classes)]
+            self._calibration.fit(logits, self.buffer.index.labels.view[rows])
+
+    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
+        return super()._logits(items) / self._calibration.temperature
 
     def _replay(self, step: int, new: int, items: NDArray[Any] | None = None, count: int | None = None) -> Replayed:
         """Sample, decode and augment what is replayed in a step beside `new` new items, and those where given."""
@@ -183,12 +275,12 @@ class CSSL(ReplayLearner):
         x = self.buffer.items(rows)
         if items is not None:
             x, new = np.concatenate([items, x]), 0
-        return Replayed(rows, self.policy.augment(x, self.seed, step, (new, new + len(x))))
+        return Replayed(rows, self._policy.augment(x, self.seed, step, (new, new + len(x))))
 
     def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
         rows, x = self._replay(step, 0, count=count)
         y = self.buffer.targets(rows, self._rows)
-        return self.engine.prepare(x, y, self.policy, self.seed, step) if len(rows) else None
+        return self.engine.prepare(x, y, self._policy, self.seed, step) if len(rows) else None
 
     def _take_back(self, new: Sequence[Example], labels: list[int], step: int) -> None:
         """Forget new examples whose update failed; what was evicted for them does not come back."""
@@ -212,13 +304,26 @@ class CSSL(ReplayLearner):
         self._ahead.drop()
         super()._merge(old, new)
 
-    def _forget_network(self) -> None:
-        self._ahead.drop()
-        super()._forget_network()
-
     def _check(self, example: Example) -> None:
         self.buffer.check(example.item)
         super()._check(example)
+
+    def _build_own(self, shape: tuple[int, ...]) -> None:
+        super()._build_own(shape)
+        self._calibration = Calibration()
+
+    def _forget_network(self) -> None:
+        self._ahead.drop()
+        self._calibration = Calibration()
+        super()._forget_network()
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plain, arrays = super()._own_state()
+        return {**plain, "calibration": self._calibration.state()}, arrays
+
+    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore_own(plain, arrays)
+        self._calibration.restore(plain["calibration"])
 
     def _build(self, shape: tuple[int, ...]) -> None:
         super()._build(shape)

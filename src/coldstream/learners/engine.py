@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from coldstream import native
 from coldstream.augment import Policy, compiled
 from coldstream.augment.mixing import mix_targets
+from coldstream.learners.averaging import Average
 from coldstream.learners.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
@@ -76,11 +77,12 @@ def _is_mean_and_std(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Head:
-    """A head that can be put away and taken again, with its momentum and the seed of rows to come."""
+    """A head that can be put away and taken again, with its momentum, its average and the seed of rows to come."""
 
     weight: nn.Parameter
     bias: nn.Parameter
     velocity: dict[str, Tensor]
+    average: dict[str, Tensor]
     seed: int
 
     @property
@@ -93,6 +95,7 @@ class Engine:
 
     `update` is one SGD step with momentum on the mean soft-target cross-entropy:
     g = grad + decay w;  v = momentum v + g;  w -= rate v. Momentum is never reset, and a new head row's is zero.
+    With `average`, predictions are those of the average of the latest weights (`coldstream.learners.averaging`).
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Engine:
         device: str = "cpu",
         precision: str = "float32",
         memory_format: str = "auto",
+        average: bool = False,
     ) -> None:
         self.device = torch.device(device)
         self.dtype = PRECISIONS[precision]
@@ -122,6 +126,7 @@ class Engine:
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
         self._sgd = SGD(self.classifier, momentum, weight_decay)
+        self.average = Average(self.classifier) if average else None
         self._random_layers = classifier.draws
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
@@ -200,18 +205,23 @@ class Engine:
     def head(self) -> Head:
         """The head at work; another one can be put in its place."""
         velocity = {name: self._sgd.velocity[name] for name in HEAD if name in self._sgd.velocity}
-        return Head(self.classifier.weight, self.classifier.bias, velocity, self.classifier.seed)
+        average = self.average.part(HEAD) if self.average else {}
+        return Head(self.classifier.weight, self.classifier.bias, velocity, average, self.classifier.seed)
 
     @head.setter
     def head(self, head: Head) -> None:
         self.classifier.weight, self.classifier.bias, self.classifier.seed = head.weight, head.bias, head.seed
         self._sgd.exchange(HEAD, head.velocity)
+        if self.average:
+            self.average.exchange(HEAD, head.average)
 
     @torch.inference_mode(mode=False)
     def begin_head(self, seed: int, rows: int) -> None:
         """Take a new head, at rest."""
         self.classifier.begin_head(seed, rows)
         self._sgd.exchange(HEAD, {})
+        if self.average:
+            self.average.exchange(HEAD, {})
 
     def update(
         self,
@@ -259,6 +269,8 @@ class Engine:
     def descend(self, rate: float) -> None:
         """Make one step along what was gathered."""
         self._sgd.step(rate)
+        if self.average:
+            self.average.follow()
 
     def _forward(self, inputs: Tensor) -> Tensor:
         if self._compiled is not None and len(inputs) == self._compiled_rows:
@@ -268,7 +280,8 @@ class Engine:
 
     def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the logits of items in evaluation mode, which changes nothing in the network."""
-        return self.outputs(items, self.classifier).to("cpu", torch.float64).numpy()
+        network = self.average.network if self.average else self.classifier
+        return self.outputs(items, network).to("cpu", torch.float64).numpy()
 
     def features(self, items: NDArray[np.generic]) -> Tensor:
         """Return the features (N, d) of items in evaluation mode."""
@@ -312,8 +325,11 @@ class Engine:
     def state(self, head: bool | None = None) -> dict[str, NDArray[Any]]:
         """Return weights, statistics and momentum by name: of the head, of all else, or where None of both."""
         arrays = {f"model.{name}": value for name, value in self._kept(head).items()}
-        velocity = self._sgd.velocity.items()
-        arrays |= {f"momentum.{name}": value for name, value in velocity if head in (None, name in HEAD)}
+        averages = self.average.values if self.average else {}
+        for kind, values in (("momentum", self._sgd.velocity), ("average", averages)):
+            arrays |= {f"{kind}.{name}": value for name, value in values.items() if head in (None, name in HEAD)}
+        if self.average and not head:
+            arrays["averaged"] = torch.tensor([self.average.updates, self.average.since])
         return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], head: bool | None = None) -> None:
@@ -328,11 +344,21 @@ class Engine:
             if head in (None, name in HEAD):
                 self._sgd.velocity.pop(name, None)
                 if (saved := arrays.get(f"momentum.{name}")) is not None:
-                    self._sgd.velocity[name] = torch.empty_like(parameter.data).copy_(torch.from_numpy(saved.copy()))
+                    self._sgd.velocity[name] = _as(parameter.data, saved)
+        if self.average:
+            averages = {name.removeprefix("average."): a for name, a in arrays.items() if name.startswith("average.")}
+            self.average.values |= {name: _as(own[name], value) for name, value in averages.items()}
+            if "averaged" in arrays:
+                self.average.updates, self.average.since = arrays["averaged"].tolist()
 
     def _kept(self, head: bool | None) -> dict[str, Tensor]:
         everything = self.classifier.state_dict()
         return {name: value for name, value in everything.items() if head in (None, name in HEAD)}
+
+
+def _as(like: Tensor, array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor of another's kind, place and layout."""
+    return torch.empty_like(like).copy_(torch.from_numpy(array.copy()))
 
 
 def _compiled(body: nn.Module) -> Callable[[Tensor], Tensor]:

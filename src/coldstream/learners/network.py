@@ -57,6 +57,8 @@ class NetworkLearner(Learner):
     """
 
     engine: Engine
+    _averages = False
+    """Whether predictions are those of the average of the latest weights."""
     _OWN = (*Learner._OWN, "_head")
 
     def __init__(
@@ -97,7 +99,8 @@ class NetworkLearner(Learner):
     @torch.inference_mode(mode=False)
     def _build(self, shape: tuple[int, ...]) -> None:
         order = shape if self.settings["items"] == "vectors" else (shape[2], shape[0], shape[1])
-        self.engine = self._engine(self._network(order), self.settings["momentum"], self.settings["weight_decay"])
+        sgd = self.settings["momentum"], self.settings["weight_decay"]
+        self.engine = self._engine(self._network(order), *sgd, average=self._averages)
 
     def _network(self, shape: tuple[int, ...]) -> Classifier:
         """Return the network for items of `shape`, (channels, height, width), with the weights to begin from."""
@@ -107,9 +110,9 @@ class NetworkLearner(Learner):
             load_weights(classifier.body, model, init)
         return classifier
 
-    def _engine(self, classifier: Classifier, momentum: float, weight_decay: float) -> Engine:
+    def _engine(self, classifier: Classifier, momentum: float, weight_decay: float, average: bool = False) -> Engine:
         compute = {name: self.settings[name] for name in ("normalize", "device", "precision", "memory_format")}
-        return Engine(classifier, momentum=momentum, weight_decay=weight_decay, **compute)
+        return Engine(classifier, momentum=momentum, weight_decay=weight_decay, average=average, **compute)
 
     def _build_own(self, shape: tuple[int, ...]) -> None:
         self.engine.begin_head(self.seed, self.classes.limit or 0)

@@ -1,10 +1,27 @@
-"""The paper's settings of CSSL, by experiment (its section 5 and appendix A)."""
+"""Settings of CSSL that belong together: our own for a cold start, and the paper's (its section 5 and appendix A)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from coldstream.phrases import unknown
+
+AUTO: dict[str, Any] = {
+    "sample": "class-balanced",
+    "weight_decay": 5e-4,
+    "average": True,
+    "calibrate": True,
+    "passes": 8,
+}
+"""With augment="auto"; docs/first-labels.md has what each is worth."""
+FIXED: dict[str, Any] = {
+    "sample": "uniform",
+    "weight_decay": 1e-5,
+    "average": False,
+    "calibrate": False,
+    "passes": 1,
+}
+"""With a fixed policy: the paper's algorithm as it is."""
 
 _MIX = "mixup(0.1)/cutmix(0.8)"
 _COMMON: dict[str, Any] = {"replay": 100, "momentum": 0.9, "evict": "largest-class", "sample": "uniform"}

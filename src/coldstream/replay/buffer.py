@@ -170,6 +170,12 @@ class ReplayBuffer:
         self.rows.append(packed)
         self.index.append(id, label, held_out)
 
+    def release(self, id: int) -> None:
+        """Give an example that was held out to replay."""
+        row = self.index.find(id)
+        if row is not None and self.index.is_held_out(row):
+            self.index.release(row)
+
     def evict(self, rng: np.random.Generator) -> None:
         """Apply the eviction policy until the buffer is within its capacity."""
         limit = self.capacity

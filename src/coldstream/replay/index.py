@@ -169,6 +169,11 @@ class Index:
         else:
             self._join(row, label)
 
+    def release(self, row: int) -> None:
+        """Let a row that was held out be a training row."""
+        self.held_out -= 1
+        self._join(row, self.labels[row])
+
     def renew(self, row: int) -> None:
         """Give a row a new serial number: its bytes were replaced."""
         self.serials[row] = self._serial()

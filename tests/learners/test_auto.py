@@ -1,0 +1,75 @@
+"""Strong augmentation of a share of the images: what it leaves alone, and what `augment="auto"` makes of it."""
+
+import numpy as np
+import pytest
+import torch
+
+from coldstream import CSSL, native
+from coldstream.augment import Policy
+from coldstream.augment.crops import spared
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3), dtype=np.uint8)
+POLICIES = ("crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)", "crop|randaugment(2, 9)|cutmix(0.8)")
+
+
+def test_spared_rows_are_a_share_of_all():
+    counts = [int(spared(100, 0.3, 5, step).sum()) for step in range(400)]
+    assert np.mean(counts) == pytest.approx(70, abs=4 * np.sqrt(21 / 400))
+    assert spared(100, 0.0, 5, 1).all()
+    assert not spared(100, 1.0, 5, 1).any()
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@pytest.mark.parametrize("kernels", [True, False])
+def test_a_share_changes_only_whom_it_is_done_to(text, kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr(native, "available", lambda: False)
+    whole, light = Policy.parse(text), Policy.parse("|".join(p for p in text.split("|") if p in ("crop", "flip")))
+    alone = spared(64, 0.4, 3, 9)
+    assert 10 < alone.sum() < 54
+    mine = whole.at(0.4).augment(IMAGES, 3, 9)
+    np.testing.assert_array_equal(mine[alone], light.augment(IMAGES, 3, 9)[alone])
+    np.testing.assert_array_equal(mine[~alone], whole.augment(IMAGES, 3, 9)[~alone])
+    x, y = torch.randn(64, 3, 8, 8), torch.eye(64)
+    (mixed, targets), (all_mixed, all_targets) = whole.at(0.4).mix(x, y, 3, 9), whole.mix(x, y, 3, 9)
+    for mine, left, done in ((mixed, x, all_mixed), (targets, y, all_targets)):
+        assert torch.equal(mine[alone], left[alone])
+        assert torch.equal(mine[~alone], done[~alone])
+
+
+def test_all_and_nothing():
+    whole, light = Policy.parse(POLICIES[0]), Policy.parse("crop|flip")
+    np.testing.assert_array_equal(whole.at(1.0).augment(IMAGES, 0, 1), whole.augment(IMAGES, 0, 1))
+    np.testing.assert_array_equal(whole.at(0.0).augment(IMAGES, 0, 1), light.augment(IMAGES, 0, 1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"storage": "disk"}, {"sample": "uniform", "capacity": 9}])
+def test_made_ready_ahead_or_in_turn_the_bits_are_the_same(settings):
+    twins = [CSSL(size=8, replay=12, channels=3, prefetch=prefetch, **settings) for prefetch in (True, False)]
+    for learner in twins:
+        for i, image in enumerate(IMAGES):
+            learner.learn_one(image // 4 + 60 * (i % 3), i % 3)
+    assert twins[0].fingerprint() == twins[1].fingerprint()
+
+
+def test_what_comes_with_auto_and_with_a_fixed_policy():
+    names = ("sample", "weight_decay", "average", "calibrate", "passes")
+    auto, fixed, mixed = (
+        [CSSL(**settings).settings[name] for name in names]
+        for settings in ({}, {"augment": "crop|flip"}, {"augment": "auto(crop)", "passes": 2, "average": False})
+    )
+    assert auto == ["class-balanced", 5e-4, True, True, 8]
+    assert fixed == ["uniform", 1e-5, False, False, 1]
+    assert mixed == ["class-balanced", 5e-4, False, True, 2]
+    for wrong in ({"average": 1}, {"calibrate": "yes"}, {"passes": 0}, {"passes": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            CSSL(**wrong)
+
+
+def test_own_policy_in_brackets_and_mistakes():
+    assert CSSL(augment="auto(crop|mixup(0.1))").policy == Policy.parse("crop|mixup(0.1)").at(0.5)
+    assert CSSL().policy == Policy.parse("crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)").at(0.5)
+    with pytest.raises(ValueError, match="sharpen"):
+        CSSL(augment="auto(sharpen)")
+    with pytest.raises(ValueError, match="auto"):
+        CSSL(augment="auto|flip")

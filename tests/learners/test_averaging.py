@@ -1,0 +1,123 @@
+"""The average of weights against sums made by hand, and what predictions make of it."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from coldstream import CSSL
+from coldstream.learners.averaging import Average
+from coldstream.models import Classifier
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+
+
+def settings(**changes):
+    return {"size": 8, "replay": 6, "channels": 3, "augment": "crop|flip", "average": True, **changes}
+
+
+def walk(network, average, steps, seed=0):
+    """Give the network random weights, let the average follow, and return all weights that there were."""
+    generator = torch.Generator().manual_seed(seed)
+    places = []
+    for _ in range(steps):
+        for parameter in network.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=generator)
+        average.follow()
+        places.append({name: value.clone() for name, value in network.named_parameters()})
+    return places
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_the_first_few_count_the_same(steps):
+    network = torch.nn.Linear(3, 2)
+    average = Average(network)
+    places = walk(network, average, steps)
+    for name in ("weight", "bias"):
+        torch.testing.assert_close(average.values[name], sum(place[name] for place in places) / steps)
+
+
+def test_the_share_of_every_update():
+    """What is left of each is 1/n of it, less the shares of those after it; n grows to 300 in 2,368 updates."""
+    network = torch.nn.Linear(1, 1, bias=False)
+    average = Average(network)
+    shares = []
+    for k in range(1, 2600):
+        n = min(k, 4 + k / 8, 300)
+        shares = [share * (1 - 1 / n) for share in shares] + [1 / n]
+    for k in range(1, 2600):
+        network.weight.data.fill_(float(k == 2400))
+        average.follow()
+    assert sum(shares) == pytest.approx(1)
+    assert average.values["weight"].item() == pytest.approx(shares[2399], rel=1e-3)
+    assert shares[-1] == 1 / 300
+
+
+def test_after_a_new_class_it_follows_closely():
+    network = torch.nn.Linear(1, 1, bias=False)
+    average = Average(network)
+    for _ in range(400):
+        network.weight.data.fill_(0.0)
+        average.follow()
+    network.weight.data.fill_(1.0)
+    average.follow()
+    assert average.values["weight"].item() == pytest.approx(1 / (4 + 401 / 8), rel=1e-4)
+    average.hurry()
+    assert average.values["weight"].item() < 0.02  # until there is something newer
+    for _ in range(20):
+        average.follow()
+    assert average.values["weight"].item() > 0.9
+
+
+def test_new_rows_begin_as_they_are():
+    network = Classifier("resnet8-16", (3, 8, 8), 0, 2)
+    average = Average(network)
+    for _ in range(3):
+        average.follow()
+    network.grow(5)
+    network.weight.data += 1
+    average.follow()
+    assert average.values["weight"].shape == network.weight.shape
+    assert torch.equal(average.values["weight"][2:], network.weight.data[2:])
+    assert not torch.equal(average.values["weight"][:2], network.weight.data[:2])
+
+
+def test_predictions_are_those_of_a_network_with_averaged_weights_and_statistics():
+    learner = CSSL(**settings())
+    kept = []
+    for i, image in enumerate(IMAGES[:12]):
+        learner.learn_one(image, i % 2)
+        state = learner.engine.classifier.state_dict()
+        kept.append({name: value.double() for name, value in state.items() if value.is_floating_point()})
+    averaged = kept[0]
+    for number, weights in enumerate(kept[1:], 2):  # the second example opened the last class
+        n = min(number, 4 + (number - 1) / 8)
+        for name, value in weights.items():
+            before = torch.cat([averaged[name], value[len(averaged[name]) :]]) if value.dim() else averaged[name]
+            averaged[name] = before + (value - before) / n
+    twin = copy.deepcopy(learner.engine.classifier).double()
+    twin.load_state_dict(averaged, strict=False)
+    twin.eval()
+    with torch.inference_mode():
+        wanted = torch.softmax(twin(learner.engine.normalise(learner.engine.to_device(IMAGES[20:])).double()), 1)
+    np.testing.assert_allclose(learner.predict_proba_many(IMAGES[20:]), wanted.numpy(), atol=1e-5)
+
+
+def test_the_network_learns_as_without():
+    learners = [CSSL(**settings(average=average)) for average in (True, False)]
+    for learner in learners:
+        for i, image in enumerate(IMAGES[:10]):
+            learner.learn_one(image, i % 3)
+    with_average, without = (learner.engine.classifier.state_dict() for learner in learners)
+    assert all(torch.equal(with_average[name], without[name]) for name in without)
+    assert not np.array_equal(*(learner.predict_proba_many(IMAGES[20:]) for learner in learners))
+
+
+def test_each_task_has_the_average_of_its_own_head():
+    learner = CSSL(**settings())
+    for i, image in enumerate(IMAGES[:12]):
+        learner.learn_one(image, i % 2, task=f"task {i % 3}")
+    before = {task: learner.predict_proba_many(IMAGES[20:], task=task) for task in learner.tasks_}
+    for task in [*learner.tasks_, *reversed(learner.tasks_)]:
+        np.testing.assert_array_equal(learner.predict_proba_many(IMAGES[20:], task=task), before[task])
