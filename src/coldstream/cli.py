@@ -210,7 +210,7 @@ def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")])
 
 @app.command()
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs; or paper.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs; or paper; or first-labels.")],
     out: Annotated[Path, typer.Option(help="For paper: the folder of the page, and of earlier results.")] = Path(
         "docs"
     ),
@@ -219,6 +219,7 @@ def report(
 
     `coldstream report paper` writes one page of all the paper's tables, from the runs in ./runs and, for those that
     are not there, from the results that are kept beside the page: a seed today and another one tomorrow add up.
+    `coldstream report first-labels` writes the runs of the experiments first-labels-... into docs/first-labels.md.
     """
     from coldstream.experiments import Experiment, write_report
     from coldstream.experiments.records import Folder
@@ -232,6 +233,11 @@ def report(
             _say(str(path))
         for sentence in others:
             _say(sentence)
+        return
+    if folders == [Path("first-labels")]:
+        from coldstream.experiments import first_labels
+
+        _say(str(first_labels.write(Path("runs"), out / "first-labels.md")))
         return
     for folder in folders:
         files = Folder(folder)
