@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from coldstream.checkpoint import write_atomically
 from coldstream.experiments.cells import Rows
 from coldstream.experiments.plots import legend, look_of, new_figure, save
 from coldstream.experiments.records import Folder, Record
@@ -182,7 +183,7 @@ def write(runs: Path, page: Path) -> Path:
     pictures.mkdir(parents=True, exist_ok=True)
     parts = [markdown(overview(finished)), *(_section(folder, pictures, page.parent) for folder in finished)]
     before, after = text.split(begin)[0], text.split(end)[1]
-    page.write_text(before + begin + "\n".join(parts) + end + after)
+    write_atomically(page, (before + begin + "\n".join(parts) + end + after).encode())
     return page
 
 
