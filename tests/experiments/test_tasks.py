@@ -333,17 +333,29 @@ def test_the_best_of_several_policies_counts(tmp_path):
         make_config({**tree, "offline": {"augments": ["sharpen"]}})
 
 
-def test_some_seeds_have_references(tmp_path):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_some_seeds_have_references(seed, tmp_path):
     tree = {"data": TASKS["low"], "learner": {"model": "linear", "replay": 3}, "stream": {"test_every": 3}}
-    tree |= {"seeds": [0, 1, 2], "offline": {**OFFLINE, "seeds": [1]}}
+    tree |= {"seeds": [0, 1, 2], "offline": {**OFFLINE, "seeds": [seed]}}
     made = Experiment.create(make_config(tree), tmp_path / "a")
     end(made)
-    assert [job.title for job in made.jobs if "offline" in job.title] == ["offline, 3 classes, seed 1"]
+    assert [job.title for job in made.jobs if "offline" in job.title] == [f"offline, 3 classes, seed {seed}"]
     mine = made.results()["learners"]["cssl"]
-    assert [len(run["offline"]) for run in mine["runs"]] == [0, 1, 0]
+    assert [len(run["offline"]) for run in mine["runs"]] == [int(run["seed"] == seed) for run in mine["runs"]]
     mean = mine["mean"]["omega_final"]
-    assert (mean["mean"], mean["n"]) == (mine["runs"][1]["omega_final"], 1)
+    assert (mean["mean"], mean["n"]) == (mine["runs"][seed]["omega_final"], 1)
     write_report(made.folder)
+    assert "trained offline" in (made.folder.path / "accuracy.svg").read_text()
+
+
+def test_with_tasks_some_seeds_have_references(tmp_path):
+    made = begin(tmp_path, "seeds=[0, 1]", offline={**OFFLINE, "seeds": [0]})
+    end(made)
+    runs = next(iter(made.results()["learners"].values()))["runs"]
+    for task in TASKS:
+        assert [run["tasks"][task]["offline_accuracy"] is None for run in runs] == [False, True]
+    write_report(made.folder)
+    assert "trained offline" in (made.folder.path / "accuracy.svg").read_text()
 
 
 def test_a_rate_that_diverges_is_left_out(tmp_path):

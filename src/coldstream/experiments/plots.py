@@ -57,9 +57,10 @@ def accuracy(path: Path, summary: Record, lines: list[Record]) -> Path:
     figure, (axes,) = new_figure(6.8, 4.0)
     lowest, highest = 100.0, 0.0
     first = next(iter(summary["learners"].values()))["runs"]
-    if first[0]["offline"]:
-        steps, values = grid([run["offline"] for run in first])
-        same = all(found["runs"][0]["offline"] == first[0]["offline"] for found in summary["learners"].values())
+    references = [_references(found["runs"]) for found in summary["learners"].values()]
+    if references[0]:
+        steps, values = grid(references[0])
+        same = all(found == references[0] for found in references)
         label = "trained offline" if same else f"network of {next(iter(summary['learners']))}, trained offline"
         axes.plot(steps, values.mean(0), color=OFFLINE, marker="s", linestyle="--", label=label)
         lowest, highest = min(lowest, float(values.min())), max(highest, float(values.max()))
@@ -263,6 +264,11 @@ def look_of(number: int) -> dict[str, Any]:
     """Return colour, marker and dash of a learner."""
     looks = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
     return {what: kinds[number % len(kinds)] for what, kinds in looks.items()}
+
+
+def _references(runs: list[Record]) -> list[list[Record]]:
+    """Return what was trained offline for each seed, where that was done."""
+    return [run["offline"] for run in runs if run["offline"]]
 
 
 def grid(runs: list[list[Record]]) -> tuple[list[int], np.ndarray]:

@@ -54,9 +54,10 @@ def _draw_task(axes: Axes, task: str, summary: Record) -> None:
     for other in summary["tasks"].values():
         axes.axvline(other["start"], color=plots.QUIET, linewidth=0.8, zorder=1)
     references = [
-        [run["tasks"][task]["offline_accuracy"] for run in found["runs"]] for found in summary["learners"].values()
+        [found for run in each["runs"] if (found := run["tasks"][task]["offline_accuracy"]) is not None]
+        for each in summary["learners"].values()
     ]
-    if None not in references[0]:
+    if references[0]:
         same = all(other == references[0] for other in references)
         label = "trained offline" if same else f"network of {next(iter(summary['learners']))}, trained offline"
         height = 100 * float(np.mean(references[0]))
