@@ -32,6 +32,7 @@ TINY = Scale(
     saves=2,
     around=2,
     filled=300,
+    streamed=20,
     compiled=False,
 )
 
@@ -139,6 +140,7 @@ def test_forms_of_the_floor(tmp_path):
 CHEAP = {
     "step": 2 + 2 + 3 + 1 + 2 + 3 + 3 + 1,
     "sizes": 2,
+    "cold": 4 * 3,
     "batch": 2 * 2 * 2,
     "storage": 5,
     "disk": 7,
@@ -162,7 +164,7 @@ def test_a_run(tmp_path):
         assert row["to"] is None or row["to"] in names or row["to"].startswith("bare gather")
     assert found["environment"]["threads"] == 1
     page = (tmp_path / "bench.md").read_text()
-    assert page.startswith("`coldstream bench step sizes batch storage disk checkpoint buffer --threads 1` made")
+    assert page.startswith("`coldstream bench step sizes cold batch storage disk checkpoint buffer --threads 1` made")
     assert all(f"\n## {part}\n" in page for part in CHEAP)
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     for model in ("linear", "resnet8-16"):

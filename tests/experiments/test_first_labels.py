@@ -27,12 +27,11 @@ def summary(ours, light, full, **settings):
     return {"name": "first-labels-hand", "ordering": "class-incremental", "examples": 100, "learners": learners}
 
 
-TIMING = {"learners": {name: [{"ms_per_example": ms}] for name, ms in ((OURS, 11), (LIGHT, 10), (FULL, 12))}}
 ONES = {"ours": [[0.0, 0.5, 0.6]] * 3, "light": [[1.0, 0.5, 0.4]] * 3, "full": [[1.0, 0.3, 0.5]] * 3}
 
 
-def found(summary, timing=TIMING):
-    return {target.what: target for target in first_labels.targets(summary, timing)}
+def found(summary):
+    return {target.what: target for target in first_labels.targets(summary)}
 
 
 def test_the_better_policy_is_chosen_test_by_test_and_early_tests_do_not_count():
@@ -71,13 +70,12 @@ def test_share_of_offline_training(ordering, met):
     assert (target.measured, target.met) == ("0.968 (60.0 of 62.0%, 3 seeds)", met)
 
 
-def test_linear_head_and_time():
+def test_linear_head():
     made = summary(**ONES, ece=0.04)
     made["learners"][LINEAR] = {"runs": [run(seed, [0, 0.55, 0.3], 0.1) for seed in range(3)]}
     targets = found(made)
     assert not targets["points ahead of a linear head on random features, at the worst test"].met
     assert targets["points ahead of a linear head on random features, at the end"].met
-    assert targets["time of learning, of that with crops and flips"].measured == "1.10"
 
 
 def test_offline_training_of_one_seed_is_beside_that_seed_alone():
@@ -97,7 +95,7 @@ def test_when_another_is_overtaken(theirs, labels):
 
 
 def test_small_tests_show_both_values():
-    rows = first_labels.learner_rows(summary(**ONES, ece=0.04, images=500), TIMING)
+    rows = first_labels.learner_rows(summary(**ONES, ece=0.04, images=500))
     assert rows[0][4:6] == ["average ECE (raw)", "worst ECE (raw)"]
     assert rows[1][4:6] == ["0.010 (0.040)", "0.010 (0.040)"]
 
@@ -110,7 +108,6 @@ def test_page(tmp_path):
     folder = runs / "first-labels-hand"
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(summary(**ONES, ece=0.04)))
-    (folder / "timing.json").write_text(json.dumps(TIMING))
     page.write_text("# Mine\n\n<!-- runs -->\nstale\n<!-- end of runs -->\nmore of mine\n")
     first_labels.write(runs, page)
     text = page.read_text()
@@ -119,15 +116,13 @@ def test_page(tmp_path):
     assert "\n## hand\n" in text
     assert text.endswith("<!-- end of runs -->\nmore of mine\n")
     assert "stale" not in text
-    assert "| CSSL() | 60.0 ± 0.0 |  |  | 0.040 | 0.040 | 11 |" in text
-    assert "| full policy | 50.0 ± 0.0 | -10.0 ± 0.0 | -15.0 ± 0.0 | 0.040 | 0.040 | 12 |" in text
+    assert "| CSSL() | 60.0 ± 0.0 |  |  | 0.040 | 0.040 |" in text
+    assert "| full policy | 50.0 ± 0.0 | -10.0 ± 0.0 | -15.0 ± 0.0 | 0.040 | 0.040 |" in text
     assert (page.parent / "images/first-labels/first-labels-hand.png").stat().st_size > 5000
     made = summary(**ONES, ece=0.04)
     del made["learners"][LIGHT]
     made["learners"][PRETRAINED] = {"runs": [run(seed, [0, 0.55, 0.3], 0.1) for seed in range(3)]}
     (folder / "summary.json").write_text(json.dumps(made))
-    times = {"learners": {**TIMING["learners"], PRETRAINED: [{"ms_per_example": 1}]}}
-    (folder / "timing.json").write_text(json.dumps(times))
     first_labels.write(runs, page)
     assert "CSSL() is ahead of the linear head on pre-trained features from 100 labels on." in page.read_text()
     assert "| asked |" not in page.read_text()

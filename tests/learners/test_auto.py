@@ -52,15 +52,38 @@ def test_made_ready_ahead_or_in_turn_the_bits_are_the_same(settings):
     assert twins[0].fingerprint() == twins[1].fingerprint()
 
 
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_what_is_replayed_is_counted(prefetch):
+    learner = CSSL(size=8, replay=5, channels=3, prefetch=prefetch, calibrate=False)
+    for i in range(20):
+        learner.learn_one(IMAGES[i], i % 3)
+        assert learner.buffer.index.times.view.sum() == sum(min(5, stored) for stored in range(i + 1))
+    before = learner.buffer.index.times.view.copy()
+    learner.predict_many(IMAGES[:3])
+    learner.relabel(4, 2)  # what was made ready ahead is dropped, and does not count
+    np.testing.assert_array_equal(learner.buffer.index.times.view, before)
+    learner.learn_one(IMAGES[0], 0, id=7)  # learned anew
+    assert learner.buffer.index.times[learner.buffer.index.find(7)] == 0
+
+
+def test_with_tasks_each_counts_its_own():
+    learner = CSSL(size=8, replay=4, channels=3, calibrate=False)
+    for i in range(12):
+        learner.learn_one(IMAGES[i], i % 2, task="ab"[i % 2])
+    counted = [int(learner.buffer.index.times.view.sum()) for _ in learner._tasks.each(learner)]
+    mine, others = [min(3, n) for n in range(6)], [min(4, n) for n in (*range(1, 6), 6)]
+    assert counted == [sum(mine) + sum(others), sum(mine) + sum(others[:-1])]
+
+
 def test_what_comes_with_auto_and_with_a_fixed_policy():
     names = ("sample", "weight_decay", "average", "calibrate", "passes")
     auto, fixed, mixed = (
         [CSSL(**settings).settings[name] for name in names]
         for settings in ({}, {"augment": "crop|flip"}, {"augment": "auto(crop)", "passes": 2, "average": False})
     )
-    assert auto == ["class-balanced", 5e-4, True, True, 8]
+    assert auto == ["least-replayed", 5e-4, True, True, 8]
     assert fixed == ["uniform", 1e-5, False, False, 1]
-    assert mixed == ["class-balanced", 5e-4, False, True, 2]
+    assert mixed == ["least-replayed", 5e-4, False, True, 2]
     for wrong in ({"average": 1}, {"calibrate": "yes"}, {"passes": 0}, {"passes": 1.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             CSSL(**wrong)

@@ -18,6 +18,7 @@ FULL = "crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
 SETTINGS = {
     "full policy": {"augment": FULL, "codec": "resize(0.66)|quantize(6)", "capacity": 20},
     "balanced, consolidated": {"sample": "class-balanced", "evict": "consolidate-mixup(1.0, limit=2)", "capacity": 9},
+    "auto": {"augment": "auto", "capacity": 20},
     "from disk, as JPEG": {"storage": "disk", "codec": "jpeg(80)", "capacity": "12KB"},
     "no augmentation, grey": {"augment": "none", "channels": 1, "evict": "reservoir", "capacity": 15},
 }
@@ -71,7 +72,7 @@ def edit_all(mine):
     mine.learn_one(images(1, 5)[0], "class 2", id=6)  # an id that is stored is overwritten
 
 
-@pytest.mark.parametrize("sample", ["uniform", "class-balanced"])
+@pytest.mark.parametrize("sample", ["uniform", "class-balanced", "least-replayed"])
 def test_edits_between_ahead_and_use_stay_exact(sample):
     ahead, turn = (learner(prefetch=prefetch, sample=sample, augment=FULL) for prefetch in (True, False))
     for mine in (ahead, turn):

@@ -26,7 +26,7 @@ ids = st.one_of(st.sampled_from(COLLIDING), st.sampled_from(EXTREME), st.integer
 
 
 class Pair:
-    """An index and its model {id: [label, held_out, serial]}, changed together."""
+    """An index and its model {id: [label, held_out, serial, times]}, changed together."""
 
     def __init__(self):
         self.index, self.model, self.serial = Index(), {}, 0
@@ -34,7 +34,7 @@ class Pair:
     def append(self, id, label, held_out=False):
         self.index.append(id, label, held_out)
         self.serial += 1
-        self.model[id] = [label, held_out, self.serial]
+        self.model[id] = [label, held_out, self.serial, 0]
 
     def remove(self, id):
         self.index.remove(self.index.find(id))
@@ -47,7 +47,11 @@ class Pair:
     def renew(self, id):
         self.index.renew(self.index.find(id))
         self.serial += 1
-        self.model[id][2] = self.serial
+        self.model[id][2:] = [self.serial, 0]
+
+    def count(self, id):
+        self.index.times[self.index.find(id)] += 1
+        self.model[id][3] += 1
 
     def any(self, number):
         return list(self.model)[number % len(self.model)]
@@ -58,15 +62,15 @@ class Pair:
         assert sorted(index.ids.view.tolist()) == sorted(model)
         for row, id in enumerate(index.ids.view.tolist()):
             assert index.find(id) == row
-            assert [index.labels[row], index.is_held_out(row), index.serials[row]] == model[id]
+            assert [index.labels[row], index.is_held_out(row), index.serials[row], index.times[row]] == model[id]
         for id in absent:
             assert id in model or index.find(id) is None
-        assert index.held_out == sum(held_out for _, held_out, _ in model.values())
+        assert index.held_out == sum(held_out for _, held_out, *_ in model.values())
         assert index.next_serial == self.serial
         assert len(index.members) == len(index.sizes)
         for label, rows in enumerate(index.members):
             held = rows.view.tolist()
-            mine = [id for id, (own, held_out, _) in model.items() if own == label and not held_out]
+            mine = [id for id, (own, held_out, *_) in model.items() if own == label and not held_out]
             assert sorted(index.ids[row] for row in held) == sorted(mine)
             assert index.sizes[label] == len(held)
             assert [index.places[row] for row in held] == list(range(len(held)))
@@ -75,7 +79,7 @@ class Pair:
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from("aaaaxxln"), ids, st.integers(0, 5), st.booleans(), st.integers(0, 10**6)), max_size=80
+    st.tuples(st.sampled_from("aaaaxxlnt"), ids, st.integers(0, 5), st.booleans(), st.integers(0, 10**6)), max_size=80
 )
 
 
@@ -89,6 +93,8 @@ def apply(pair, step):
             pair.remove(old)
         elif what == "l":
             pair.relabel(old, label)
+        elif what == "t":
+            pair.count(old)
         else:
             pair.renew(old)
 

@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
+from scipy.stats import binom, binomtest, chisquare
 
 from coldstream.randomness import generator
 from coldstream.replay.index import Index
-from coldstream.replay.sampling import SAMPLERS, class_balanced, get_sampler, uniform
+from coldstream.replay.sampling import SAMPLERS, class_balanced, get_sampler, least_replayed, uniform
 
 RARE = 1e-4
 """The seeds are fixed: a p-value under this is a fault of the sampler, not bad luck."""
 
 
-def make_index(labels, held_out=()):
+def make_index(labels, held_out=(), times=()):
     index = Index()
     for id, label in enumerate(labels):
         index.append(id, label, id in held_out)
+    for row, count in enumerate(times):
+        index.times[row] = count
     return index
 
 
@@ -76,8 +78,8 @@ def million(held_out):
     """Return an index of a million rows in a thousand classes, the first so many of them held out."""
     rows = np.arange(1_000_000)
     index = Index()
-    places = (rows - held_out) // 1000
-    index.restore({"ids": rows, "labels": rows % 1000, "serials": rows, "places": places}, 1_000_000)
+    columns = {"ids": rows, "labels": rows % 1000, "serials": rows, "places": (rows - held_out) // 1000}
+    index.restore({**columns, "times": rows % 7}, 1_000_000)
     assert index.held_out == held_out
     return index
 
@@ -100,6 +102,7 @@ def test_drawing_from_a_million_makes_no_list_of_a_million(name, held_out):
 def test_names():
     assert get_sampler("uniform") is uniform
     assert get_sampler("class-balanced") is class_balanced
+    assert get_sampler("least-replayed") is least_replayed
     with pytest.raises(ValueError, match="unknown sampling policy 'class_balanced'; did you mean 'class-balanced'"):
         get_sampler("class_balanced")
 
@@ -154,7 +157,7 @@ def test_all_but_one_of_the_training_rows():
 # Class balanced.
 
 
-def exact(classes, count):
+def exact(classes, count, weight=lambda row: 1):
     """Return the probability of every ordered outcome: a class among those with rows left, then one of them."""
     outcomes = {}
 
@@ -166,7 +169,8 @@ def exact(classes, count):
         for rows in open_classes:
             for row in rows:
                 rest = [tuple(r for r in each if r != row) for each in left]
-                draw(rest, (*drawn, row), chance / len(open_classes) / len(rows))
+                share = Fraction(weight(row)) / sum(Fraction(weight(each)) for each in rows)
+                draw(rest, (*drawn, row), chance / len(open_classes) * share)
 
     draw(classes, (), Fraction(1))
     assert sum(outcomes.values()) == 1
@@ -215,3 +219,73 @@ def test_an_exhausted_class_leaves_its_turns_to_the_others():
         assert counts[1] == 1
         assert counts[2] + counts[3] == 57
         assert min(counts[2], counts[3]) >= 7
+
+
+# Least replayed.
+
+
+def sets(outcomes):
+    """Return the chance of every set of rows, whatever the order in which they are drawn."""
+    found = {}
+    for rows, chance in outcomes.items():
+        key = tuple(sorted(rows))
+        found[key] = found.get(key, 0) + chance
+    return found
+
+
+@pytest.mark.parametrize(
+    ("labels", "held_out", "times", "count"),
+    [
+        ([0, 1, 1, 2, 2, 2], (), [5, 0, 2, 0, 3, 9], 3),
+        ([0, 1, 1, 2, 2, 2], (), [0, 0, 0, 0, 0, 0], 4),
+        ([4, 4, 4, 4, 1], (), [100, 0, 10, 1, 0], 2),
+        ([0, 0, 1, 1, 1, 2, 2], {0, 6}, [0, 4, 1, 0, 7, 2, 0], 3),
+        ([0, 0, 0, 0, 0], (), [0, 1, 3, 7, 15], 4),
+    ],
+)
+def test_least_replayed_has_the_exact_distribution(labels, held_out, times, count):
+    index = make_index(labels, held_out, times)
+    groups = {}
+    for row, label in enumerate(labels):
+        if row not in held_out:
+            groups.setdefault(label, []).append(row)
+    ordered = exact([tuple(rows) for rows in groups.values()], count, lambda row: Fraction(1, 1 + times[row]))
+    expected = sets(ordered)
+    repeats = 8_000
+    counts = Counter(tuple(sorted(rows)) for rows in draws(least_replayed, index, count, repeats))
+    assert set(counts) <= set(expected)
+    observed = [counts[outcome] for outcome in expected]
+    assert chisquare(observed, [float(chance) * repeats for chance in expected.values()]).pvalue > RARE
+
+
+def test_of_a_large_class_any_sixteen_stand_for_the_whole():
+    # One row is wanted: of sixteen, drawn with replacement, one in proportion to its rate. 9 of 10 rows came up 8
+    # times, the others never, so a set of n distinct new ones and m old ones gives a new one with n / (n + m / 9).
+    index = make_index([0] * 5000, times=[0 if row % 10 == 0 else 8 for row in range(5000)])
+    rows = np.array(draws(least_replayed, index, 1, 6000))[:, 0]
+    new = rows % 10 == 0
+    chances = [n / (n + (16 - n) / 9) for n in range(17)]  # of 5,000 rows hardly two of the sixteen are the same
+    expected = sum(chance * binom.pmf(n, 16, 0.1) for n, chance in enumerate(chances))
+    assert binomtest(int(new.sum()), len(new), expected).pvalue > RARE
+    assert_equally_likely((rows[new] // 1000).tolist(), range(5))
+    assert_equally_likely((rows[~new] // 1000).tolist(), range(5))
+
+
+def test_least_replayed_takes_classes_in_turn_whatever_their_sizes():
+    labels = [0] * 400 + [1] * 40 + [2] * 4000 + [5] * 15
+    index = make_index(np.random.default_rng(0).permutation(labels).tolist())
+    outcomes = draws(least_replayed, index, 12, 1500)
+    assert_equally_likely([index.labels[row] for rows in outcomes for row in rows], [0, 1, 2, 5])
+
+
+def test_a_late_example_catches_up():
+    replayed = {}
+    for sample in (uniform, least_replayed):
+        index, rng = Index(), np.random.default_rng(0)
+        for id in range(400):
+            index.append(id, id % 4)
+            index.times.view[sample(index, 20, rng)] += 1
+        replayed[sample] = index.times.view.copy()
+    early, late = slice(0, 100), slice(250, 350)
+    assert replayed[uniform][early].mean() > 6 * replayed[uniform][late].mean()
+    assert replayed[least_replayed][early].mean() < 3 * replayed[least_replayed][late].mean()

@@ -38,6 +38,8 @@ class Scale:
         Examples stored while checkpoints are taken, how many are, and steps before and after each.
     filled
         Examples of the buffer whose memory is measured.
+    streamed
+        Labels of a stream that is measured from its cold start, a multiple of twenty.
     compiled
         Whether networks are compiled too, which takes up to a minute each.
     """
@@ -55,6 +57,7 @@ class Scale:
     saves: int = 10
     around: int = 20
     filled: int = 1_000_000
+    streamed: int = 1_000
     compiled: bool = True
 
 
@@ -65,6 +68,7 @@ QUICK = Scale(
     kept=10_000,
     saves=2,
     filled=50_000,
+    streamed=60,
     compiled=False,
 )
 

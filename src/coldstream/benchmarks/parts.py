@@ -20,10 +20,12 @@ from coldstream.benchmarks.material import (
     floors,
     has_convolutions,
     learning,
+    pictures,
     variants,
     without_kernels,
 )
-from coldstream.benchmarks.measuring import Bench, Row, spread, timed
+from coldstream.benchmarks.measuring import Bench, Row, Times, spread, timed
+from coldstream.learners import CSSL
 
 SMALL = ("linear", "resnet8-16")
 LADDER = (
@@ -34,6 +36,9 @@ LADDER = (
     ("AutoAugment", {"augment": "crop|flip|autoaugment(cifar10)"}),
     ("Mixup/CutMix: the full policy", {"augment": FULL}),
 )
+COLD = {"crops and flips": "crop|flip", "full policy": FULL, "CSSL()": "auto"}
+COLD_AT = ((8, 100), (16, 100), (16, 50), (32, 100))
+"""Pixels a side, and B."""
 CODECS = ("raw", "quantize(6)", CODEC, "jpeg(90)")
 
 
@@ -87,6 +92,26 @@ def ladder(bench: Bench) -> None:
                 added = f"{np.median(times.taken[name] - times.taken[before]):+.2f} ms"
                 before = name
             bench.rows.append(times.row("parts", model, name, "eager floor", added))
+
+
+def cold(bench: Bench) -> None:
+    """A whole stream of ten classes from its cold start: `CSSL()` beside fixed policies. Each learns twenty labels in
+    its turn; *in all* is the ratio of the times of the whole stream, passes over the first few labels included.
+    """
+    images, labels = pictures()
+    for side, replay in COLD_AT:
+        learners = {name: CSSL(size=side, replay=replay, augment=augment) for name, augment in COLD.items()}
+        taken: dict[str, list[float]] = {name: [] for name in learners}
+        for start in bench.track(f"cold, {side} px, B = {replay}", range(0, bench.scale.streamed, 20)):
+            for name, learner in learners.items():
+                begin = time.perf_counter()
+                for i in range(start, start + 20):
+                    learner.learn_one(images[i % len(images)], int(labels[i % len(images)]))
+                taken[name].append(1e3 * (time.perf_counter() - begin) / 20)
+        times, first = Times({name: np.array(mine) for name, mine in taken.items()}), next(iter(COLD))
+        for name in learners:
+            note = f"in all: {times.taken[name].sum() / times.taken[first].sum():.2f}"
+            bench.rows.append(times.row("cold", f"resnet8-16 at {side} px, B = {replay}", name, first, note))
 
 
 def sizes(bench: Bench) -> None:

@@ -30,6 +30,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "networks": parts.networks,
     "parts": parts.ladder,
     "sizes": parts.sizes,
+    "cold": parts.cold,
     "batch": parts.batch,
     "storage": parts.storage,
     "disk": disk,
@@ -41,7 +42,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "remind": remind,
     "timing": timing,
 }
-_ASKED_FOR = ("peers", "buffer", "slda", "remind", "timing")
+_ASKED_FOR = ("cold", "peers", "buffer", "slda", "remind", "timing")
 
 
 def run_bench(

@@ -70,7 +70,7 @@ def better(summary: Record) -> Numbers:
     return np.where(light.mean(axis=0) >= full.mean(axis=0), light, full)
 
 
-def targets(summary: Record, timing: Record) -> list[Target]:
+def targets(summary: Record) -> list[Target]:
     """Return what is asked of a run."""
     ours = numbers(summary, OURS, "accuracy")
     found = [_never_behind("the better fixed policy", ours, better(summary))]
@@ -94,8 +94,6 @@ def targets(summary: Record, timing: Record) -> list[Target]:
         linear = numbers(summary, LINEAR, "accuracy")
         found.append(_never_behind("a linear head on random features", ours, linear))
         found.append(_ahead_at_the_end("a linear head on random features", ours, linear))
-    ratio = _milliseconds(timing, OURS) / _milliseconds(timing, LIGHT)
-    found.append(Target("time of learning, of that with crops and flips", "≤ 1.1", f"{ratio:.2f}", ratio <= 1.1))
     return found
 
 
@@ -116,13 +114,13 @@ def _points(gain: float, half: float) -> str:
     return f"{100 * gain:+.1f}" + (f" ± {100 * half:.1f}" if np.isfinite(half) else "")
 
 
-def learner_rows(summary: Record, timing: Record) -> Rows:
+def learner_rows(summary: Record) -> Rows:
     """Return a table of all learners of a run."""
     ours = numbers(summary, OURS, "accuracy")
     small = bool((numbers(summary, OURS, "images") < FEW).any())
     columns = ["average ECE", "worst ECE"] if not small else ["average ECE (raw)", "worst ECE (raw)"]
     beside = [f"final, beside {OURS}", f"over all tests, beside {OURS}"]
-    rows = [["", "final accuracy", *beside, *columns, "learning, ms a label"]]
+    rows = [["", "final accuracy", *beside, *columns]]
     for name in summary["learners"]:
         accuracy = numbers(summary, name, "accuracy")
         spread = f" ± {100 * accuracy[:, -1].std(ddof=1):.1f}" if len(accuracy) > 1 else ""
@@ -132,8 +130,7 @@ def learner_rows(summary: Record, timing: Record) -> Rows:
             gains = [_points(*(float(n[0]) for n in behind(gain, np.zeros_like(gain)))) for gain in (ends, means)]
         found = [each.mean(axis=0) for each in (calibration(summary, name), numbers(summary, name, "ece"))]
         eces = [" ".join(_bracketed([f"{of(each):.3f}" for each in found], small)) for of in (np.mean, np.max)]
-        first = [name, f"{100 * accuracy[:, -1].mean():.1f}{spread}"]
-        rows.append([*first, *gains, *eces, f"{_milliseconds(timing, name):.0f}"])
+        rows.append([name, f"{100 * accuracy[:, -1].mean():.1f}{spread}", *gains, *eces])
     return rows
 
 
@@ -147,11 +144,6 @@ def overtakes(summary: Record, whom: str) -> int | None:
     behind_last = np.flatnonzero(~ahead)
     first = int(behind_last[-1]) + 1 if len(behind_last) else 0
     return int(numbers(summary, OURS, "step")[0][first]) if first < len(ahead) else None
-
-
-def _milliseconds(timing: Record, learner: str) -> float:
-    """Return how long learning a label took."""
-    return float(np.mean([unit["ms_per_example"] for unit in timing["learners"][learner]]))
 
 
 def draw(summary: Record, path: Path) -> Path:
@@ -192,7 +184,7 @@ def overview(finished: list[Folder]) -> Rows:
     names = (OURS, LIGHT, FULL, LINEAR)
     rows = [["", "labels", *(f"{name}: final accuracy, ECE" for name in names), "asked and not met"]]
     for folder in finished:
-        summary, timing = folder.read("summary.json"), folder.read("timing.json")
+        summary = folder.read("summary.json")
         if not {LIGHT, FULL} <= set(summary["learners"]):
             continue
         cells = [
@@ -201,24 +193,24 @@ def overview(finished: list[Folder]) -> Rows:
             else ""
             for name in names
         ]
-        missed = [f"{one.what}: {one.measured}" for one in targets(summary, timing) if not one.met]
+        missed = [f"{one.what}: {one.measured}" for one in targets(summary) if not one.met]
         title = str(summary["name"]).removeprefix(PREFIX)
         rows.append([title, f"{summary['examples']:,}", *cells, "; ".join(missed) or "nothing"])
     return rows
 
 
 def _section(folder: Folder, pictures: Path, page: Path) -> str:
-    summary, timing = folder.read("summary.json"), folder.read("timing.json")
+    summary = folder.read("summary.json")
     name = str(summary["name"])
     picture = draw(summary, pictures / f"{name}.png").relative_to(page).as_posix()
     facts = (
         f"{summary['examples']:,} labels, {summary['ordering']}, {_seeds(len(summary['learners'][OURS]['runs']))}."
     )
     command = f"```\ncoldstream run {name} --jobs 2 --set data.root=FOLDER\n```\n"
-    parts = [facts + "\n", command, markdown(learner_rows(summary, timing))]
+    parts = [facts + "\n", command, markdown(learner_rows(summary))]
     if {LIGHT, FULL} <= set(summary["learners"]):
         asked = [["asked", "limit", "measured", "met"]]
-        asked += [[one.what, one.limit, one.measured, "yes" if one.met else "no"] for one in targets(summary, timing)]
+        asked += [[one.what, one.limit, one.measured, "yes" if one.met else "no"] for one in targets(summary)]
         parts.append(markdown(asked))
     if PRETRAINED in summary["learners"]:
         labels = overtakes(summary, PRETRAINED)

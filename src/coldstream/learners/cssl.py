@@ -79,7 +79,8 @@ class CSSL(ReplayLearner):
     replay
         B, the examples replayed in each update beside the new one. With tasks, the new one is among the B.
     sample
-        ``"uniform"`` or ``"class-balanced"``. None, here and for the other settings whose default that is: as
+        ``"uniform"``; ``"class-balanced"``; or ``"least-replayed"``, balanced too, and within a class the more the
+        less often an example was replayed. None, here and for the other settings whose default that is: as
         augment="auto" has it, or with a fixed policy as the paper has it (`coldstream.learners.recipes`).
     evict
         ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
@@ -202,6 +203,7 @@ class CSSL(ReplayLearner):
         if len(x) == len(replayed):  # this was done ahead, when the new data had not come
             x = np.concatenate([policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
+        self.buffer.count(replayed)
 
         # Neither of the next two depends on the update: they come first, so that what the next step will replay
         # can be made ready meanwhile.
@@ -280,6 +282,7 @@ class CSSL(ReplayLearner):
     def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
         rows, x = self._replay(step, 0, count=count)
         y = self.buffer.targets(rows, self._rows)
+        self.buffer.count(rows)
         return self.engine.prepare(x, y, self._policy, self.seed, step) if len(rows) else None
 
     def _take_back(self, new: Sequence[Example], labels: list[int], step: int) -> None:

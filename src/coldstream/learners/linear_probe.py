@@ -44,6 +44,7 @@ class LinearProbe(ReplayLearner):
         fresh = self._features(np.stack([example.item for example in new]))
         rate, labels = self._begin(new)
         replayed = self.buffer.sample(self._beside(len(new)), self._draw("sample"))
+        self.buffer.count(replayed)
         x = np.concatenate([fresh, self.buffer.items(replayed)])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
         features, targets = (torch.from_numpy(part).to(self.engine.device, self.engine.dtype) for part in (x, y))

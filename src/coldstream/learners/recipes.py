@@ -7,7 +7,7 @@ from typing import Any
 from coldstream.phrases import unknown
 
 AUTO: dict[str, Any] = {
-    "sample": "class-balanced",
+    "sample": "least-replayed",
     "weight_decay": 5e-4,
     "average": True,
     "calibrate": True,

@@ -117,6 +117,7 @@ class REMIND(ReplayLearner):
         # Draw 2B codes, for B mixtures of two
         wanted = count if self.settings["mixup"] is None else 2 * count
         replayed = self._draw("order").permutation(self.buffer.sample(wanted, self._draw("sample")))
+        self.buffer.count(replayed)
         codes = np.concatenate([fresh, self.buffer.items(replayed)])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
 

@@ -36,7 +36,7 @@ class ReplayLearner(NetworkLearner):
     storage
         ``"memory"``, ``"disk"`` or ``"disk:FOLDER"``, for buffers larger than main memory.
     sample
-        ``"uniform"`` or ``"class-balanced"``.
+        ``"uniform"``, ``"class-balanced"`` or ``"least-replayed"`` (`coldstream.replay.sampling`).
     evict
         ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
         ``-samplepairing``).

@@ -142,6 +142,10 @@ class ReplayBuffer:
         self.rows.ahead(rows)
         return rows
 
+    def count(self, rows: NDArray[np.int64]) -> None:
+        """Note that `rows`, as they were drawn, are being replayed."""
+        self.index.times.view[rows] += 1
+
     def compress(self, item: NDArray[np.generic]) -> Bytes:
         """Return what would be kept of an item; a ValueError if it alone is over the capacity."""
         packed = self.codec.encode(item)

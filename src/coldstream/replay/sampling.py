@@ -53,7 +53,53 @@ def class_balanced(index: Index, count: int, rng: np.random.Generator) -> NDArra
     return drawn
 
 
-SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "class-balanced": class_balanced}
+_SEEN = 16
+"""For each row wanted of a class, so many are looked at: all of a small class, of a large one any."""
+
+
+def least_replayed(index: Index, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw classes as `class_balanced` does, and of a class's rows each in proportion to 1 / (1 + times replayed).
+
+    Drawn uniformly, what came first is replayed many times as often as what came late. So that is less so.
+    """
+    stored = len(index) - index.held_out
+    if count >= stored:
+        return np.flatnonzero(index.places.view >= 0)
+    turns = _turns(index.sizes.view, count, rng)
+    seen, any_of = [], rng.random((count, _SEEN))
+    ends = np.cumsum(turns)
+    for label in np.flatnonzero(turns).tolist():
+        members, wanted = index.members[label].view, int(turns[label])
+        if len(members) > _SEEN * wanted:
+            places = any_of[ends[label] - wanted : ends[label]] * len(members)
+            members = members[places.astype(np.int64).ravel()]
+        seen.append(members)
+    rows: NDArray[np.int64] = np.sort(np.concatenate([np.empty(0, np.int64), *seen]))
+    rows = rows[np.diff(rows, prepend=-1) > 0]
+    # Of independent waiting times, the shortest is of a row with a chance in proportion to its rate.
+    waits = rng.standard_exponential(len(rows)) * (1 + index.times.view[rows])
+    rows = rows[np.lexsort((waits, index.labels.view[rows]))]
+    labels = index.labels.view[rows]
+    rank = np.arange(len(rows)) - np.searchsorted(labels, labels)
+    shortest: NDArray[np.int64] = rows[rank < turns[labels]]
+    return shortest
+
+
+def _turns(sizes: NDArray[np.signedinteger], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw `count` times a class among those with a member left; return how often each was drawn."""
+    turns = np.zeros(len(sizes), np.int64)
+    while missing := count - int(turns.sum()):
+        left = np.flatnonzero(turns < sizes)
+        turns += np.bincount(left[rng.integers(len(left), size=missing)], minlength=len(sizes))
+        np.minimum(turns, sizes, out=turns)
+    return turns
+
+
+SAMPLERS: dict[str, Sampler] = {
+    "uniform": uniform,
+    "class-balanced": class_balanced,
+    "least-replayed": least_replayed,
+}
 
 
 def get_sampler(name: str) -> Sampler:
