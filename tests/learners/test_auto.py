@@ -7,6 +7,8 @@ import torch
 from coldstream import CSSL, native
 from coldstream.augment import Policy
 from coldstream.augment.crops import spared
+from coldstream.data import Dataset
+from coldstream.learners import OfflineRecipe
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3), dtype=np.uint8)
 POLICIES = ("crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)", "crop|randaugment(2, 9)|cutmix(0.8)")
@@ -96,3 +98,37 @@ def test_own_policy_in_brackets_and_mistakes():
         CSSL(augment="auto(sharpen)")
     with pytest.raises(ValueError, match="auto"):
         CSSL(augment="auto|flip")
+
+
+def updates(learner, images, labels, **named):
+    """Return how many updates each of these labels takes."""
+    made, update = [0], learner.engine.update
+
+    def counted(*arguments, **others):
+        made[0] += 1
+        update(*arguments, **others)
+
+    vars(learner.engine)["update"] = counted
+    found = []
+    for image, label in zip(images, labels, strict=True):
+        made[0] = 0
+        learner.learn_one(image, label, **named)
+        found.append(made[0])
+    del vars(learner.engine)["update"]
+    return found
+
+
+def test_several_passes_while_a_batch_has_room_for_all_that_is_known():
+    learner = CSSL(size=8, replay=12, channels=3, calibrate=False)
+    learner.learn_one(IMAGES[0], 0)
+    assert updates(learner, IMAGES[1:8], [0, 1, 0, 1, 0, 1, 0]) == [1, 4, 3, 2, 2, 1, 1]
+
+
+def test_no_passes_over_less_than_what_is_known():
+    labels = np.arange(20) % 4
+    based = CSSL(size=8, replay=12, channels=3, init="base", calibrate=False)
+    based.base_init(Dataset("base", IMAGES[:20], labels, tuple("abcd")), OfflineRecipe(epochs=1))
+    assert updates(based, IMAGES[20:26], "abacad") == [1, 1, 1, 1, 1, 2]  # of each class one is stored then
+    tasks = CSSL(size=8, replay=12, channels=3, calibrate=False)
+    tasks.learn_many(IMAGES[:4], [0, 1, 0, 1], task="first")
+    assert updates(tasks, IMAGES[4:6], [0, 1], task="second") == [2, 2]  # one for each task

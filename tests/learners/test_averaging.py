@@ -121,3 +121,92 @@ def test_each_task_has_the_average_of_its_own_head():
     before = {task: learner.predict_proba_many(IMAGES[20:], task=task) for task in learner.tasks_}
     for task in [*learner.tasks_, *reversed(learner.tasks_)]:
         np.testing.assert_array_equal(learner.predict_proba_many(IMAGES[20:], task=task), before[task])
+
+
+# Rows that have not learned yet, and so have no average.
+
+
+def taught(**settings):
+    learner = CSSL(**{"size": 8, "replay": 4, "channels": 3, "seed": 1, **settings})
+    for i in range(8):
+        learner.learn_one(IMAGES[i], i % 2)
+    return learner
+
+
+def test_a_class_that_a_relabelled_example_opens(tmp_path):
+    learner = taught()
+    learner.relabel(3, "new")
+    assert learner.engine.average.since == 0  # the average follows closely from now on
+    probabilities = learner.predict_proba_many(IMAGES[:5])
+    assert probabilities.shape == (5, 3)
+    learner.save(tmp_path / "kept")
+    twins = [CSSL.load(tmp_path / "kept"), learner]
+    assert twins[0].fingerprint() == twins[1].fingerprint()
+    for one in (*twins, learner.snapshot()):
+        np.testing.assert_array_equal(one.predict_proba_many(IMAGES[:5]), probabilities)
+    for one in twins:
+        one.learn_one(IMAGES[9], "new")
+        one.learn_one(IMAGES[10], "newer")
+    assert twins[0].fingerprint() == twins[1].fingerprint()
+
+
+def test_a_new_class_whose_first_update_is_interrupted(tmp_path, monkeypatch):
+    learner = taught()
+    counts = list(learner.classes.counts)
+
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.engine, "update", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            learner.learn_one(IMAGES[9], "new")
+    assert learner.classes.counts == [*counts, 0]
+    learner.save(tmp_path / "kept")
+    other = CSSL.load(tmp_path / "kept")
+    assert other.predict_proba_many(IMAGES[:5]).shape == (5, 2)
+    for one in (learner, other):
+        one.learn_one(IMAGES[9], "new")
+    assert learner.fingerprint() == other.fingerprint()
+
+
+def test_several_of_a_new_class_in_one_update():
+    learner = taught()
+    learner.learn_many(IMAGES[8:12], ["new", 0, "new", 1], per_update=4)
+    assert learner.classes_ == [0, 1, "new"]
+    assert learner.classes.counts == [5, 5, 2]
+    assert np.isfinite(learner.predict_proba_many(IMAGES[:5])).all()
+
+
+def test_what_fails_while_storing_is_taken_back(monkeypatch):
+    learner = taught()
+    before = (learner.step, len(learner.buffer), list(learner.classes.counts), list(learner.classes.updates))
+    store, calls = learner.buffer.store, []
+
+    def second_fails(*arguments, **named):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError("the disk is full")
+        store(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.buffer, "store", second_fails)
+        with pytest.raises(OSError, match="full"):
+            learner.learn_many(IMAGES[8:11], [0, 1, 0], per_update=3)
+    assert (learner.step, len(learner.buffer), learner.classes.counts, learner.classes.updates) == before
+    learner.learn_many(IMAGES[8:11], [0, 1, 0], per_update=3)
+    assert len(learner.buffer) == before[1] + 3
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = self.again = torch.nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, inputs):
+        return self.again(self.first(inputs).relu()).mean(dim=(2, 3))
+
+
+def test_weights_that_are_tied():
+    learner = taught(model=lambda: Tied())
+    assert learner.predict_proba_many(IMAGES[:5]).shape == (5, 2)

@@ -144,19 +144,26 @@ def test_near_duplicates_are_all_augmented_strongly():
     assert twins[0].fingerprint() == twins[1].fingerprint()
     assert learn(np.concatenate([IMAGES] * 2), np.arange(120) // 40)._policy == CSSL().policy.at(0.5)
     assert learn(images, tracks % 3, augment="crop|flip", calibrate=True)._policy == Policy.parse("crop|flip")
+    alone = learn(images, tracks % 3, calibrate=False)
+    assert alone._policy == CSSL().policy.at(1.0)
+    assert (alone._calibration.temperature, alone.buffer.index.held_out) == (1, 0)
 
 
 def test_the_first_frames_of_known_classes_are_tests_and_no_others(monkeypatch):
     images, tracks = walks(6, 20)
     heard = []
-    monkeypatch.setattr(Calibration, "hear", lambda self, logits, label: heard.append((len(logits), label)))
+    monkeypatch.setattr(Calibration, "hear", lambda self, logits, labels: heard.append((logits.shape, *labels)))
     learn(images, tracks % 3)
-    assert heard == [(3, 0), (3, 1), (3, 2)]  # the second tracks; when the first ones came, their classes were new
+    assert heard == [
+        ((1, 3), 0),
+        ((1, 3), 1),
+        ((1, 3), 2),
+    ]  # the second tracks; when the first ones came, their classes were new
 
 
 def test_a_shuffled_stream_is_tested_until_enough_are_kept_back(monkeypatch):
     heard = []
-    monkeypatch.setattr(Calibration, "hear", lambda self, logits, label: heard.append(label))
+    monkeypatch.setattr(Calibration, "hear", lambda self, logits, labels: heard.extend(labels))
     labels = np.tile([0, 1, 2, 0, 2, 1, 1], 40)
     mine = learn(np.concatenate([IMAGES] * 5)[: len(labels)], labels)
     assert mine._calibration.held
@@ -172,7 +179,7 @@ def test_a_shuffled_stream_is_tested_until_enough_are_kept_back(monkeypatch):
 def test_tests_before_learning_decide_until_something_is_kept_back():
     mine = Calibration()
     for row, label in zip(*overconfident(60, 3.0), strict=True):
-        mine.hear(row, int(label))
+        mine.hear(row[None], np.array([label]))
     first = mine.temperature
     assert 2 < first < 4.5
     mine.held = [0]
@@ -185,16 +192,21 @@ def test_tests_in_turn_lead_to_about_the_likeliest_temperature(factor):
     logits, labels = overconfident(1000, factor)
     mine, found = Calibration(), []
     for row, label in zip(logits, labels, strict=True):
-        mine.hear(row, int(label))
+        mine.hear(row[None], np.array([label]))
         found.append(mine._first_log)
     grid = np.linspace(-3, 3, 6001)
     best = grid[int(np.argmin([loss(logits, labels, log) for log in grid]))]
     assert np.mean(found[200:]) == pytest.approx(best, abs=0.1)
 
 
-def test_kept_and_taken_up_again(tmp_path):
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_kept_and_taken_up_again(shuffled, tmp_path):
     images, tracks = walks(6, 20)
+    if shuffled:
+        order = np.random.default_rng(1).permutation(len(images))
+        images, tracks = images[order], tracks[order]
     straight, first = (learn(images[:70], tracks[:70] % 3) for _ in range(2))
+    assert bool(first._calibration.held) == shuffled
     first.save(tmp_path / "kept")
     second = CSSL.load(tmp_path / "kept")
     for learner in (straight, second):
@@ -203,3 +215,85 @@ def test_kept_and_taken_up_again(tmp_path):
     assert straight._calibration.state() == second._calibration.state()
     assert straight._calibration.temperature != 1
     assert straight.fingerprint() == second.fingerprint()
+
+
+# What people do meanwhile.
+
+
+def clusters(count, classes, noise=25, seed=0):
+    """Return images that are easily told apart, and their classes, in turn."""
+    rng = np.random.default_rng(seed)
+    centres = rng.integers(0, 256, (classes, 8, 8, 3))
+    labels = np.arange(count) % classes
+    return (centres[labels] + rng.normal(0, noise, (count, 8, 8, 3))).clip(0, 255).astype(np.uint8), labels
+
+
+def test_of_merged_classes_either_row_is_right():
+    images, labels = clusters(120, 4)
+    apart, merged = (learn(images[:100], labels[:100], replay=20) for _ in range(2))
+    merged.merge_classes(2, 1)
+    before = merged._calibration.temperature
+    for learner in (apart, merged):
+        for image, label in zip(images[100:], labels[100:].tolist(), strict=True):
+            learner.learn_one(image, label)
+    # Told apart, they were as good as sure. If predictions of the merged one counted as mistakes, they would not be.
+    assert merged._calibration.temperature == pytest.approx(before, rel=0.3)
+    assert merged.predict_proba_many(images[:40]).max(axis=1).mean() > 0.9
+
+
+def test_the_right_answer_is_that_of_predictions():
+    images, labels = clusters(60, 4)
+    learner = learn(images, labels)
+    learner.merge_classes(3, 0)
+    learner.learn_one(images[0], "once")
+    learner.undo()  # a class that is not predicted
+    logits, right = learner._answers(images[:8], [0 if label == 3 else label for label in labels[:8].tolist()])
+    assert logits.shape == (8, 4)
+    for row, column, label in zip(logits, right, labels[:8].tolist(), strict=True):
+        assert column == (max((0, 3), key=lambda one: row[one]) if label in (0, 3) else label)
+
+
+def test_a_temperature_is_found_without_replay_and_given_up_with_what_it_was_found_on():
+    images, labels = clusters(60, 2)
+    alone = learn(images, labels, replay=0)
+    found = [alone._calibration.temperature]
+    for image, label in zip([*images] * 2, [*labels.tolist()] * 2, strict=True):
+        alone.learn_one(image, label)
+        found.append(alone._calibration.temperature)
+    assert len(set(found)) > 1
+    learner = learn(images, labels)
+    assert learner._calibration.held
+    for id in list(learner._calibration.held):
+        learner.forget(id)
+    assert learner._calibration.held == []
+    assert learner._calibration.temperature == np.exp(learner._calibration._first_log)
+
+
+def test_every_task_is_looked_at():
+    images, labels = clusters(120, 3)
+    learner = CSSL(size=8, replay=10, channels=3)
+    for number, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+        learner.learn_one(image, label, task="first" if number < 60 else "second")
+        if number == 60:
+            before = learner._tasks._all[0].own["_calibration"].temperature
+    assert learner._tasks.name == "second"
+    first = learner._tasks._all[0].own["_calibration"]
+    assert first.held
+    assert first.temperature != before
+    assert learner._calibration.held
+
+
+def test_what_is_learned_again_keeps_its_part(monkeypatch):
+    images, labels = clusters(90, 2)
+    learner = CSSL(size=8, replay=6, channels=3, passes=1)
+    heard = []
+    for turn in range(2):
+        for id, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+            learner.learn_one(image, label, id=id)
+        if not turn:
+            held = sorted(learner._calibration.held)
+            monkeypatch.setattr(Calibration, "hear", lambda self, logits, labels: heard.append(labels))
+    assert len(held) == 8
+    assert sorted(learner._calibration.held) == held
+    assert learner.buffer.index.held_out == 8
+    assert heard == []  # what was learned before is no test

@@ -51,16 +51,22 @@ class Average:
             if known is None or share == 1:
                 self.values[name] = value.clone()
                 continue
-            if known.shape != value.shape:  # rows were added, which begin as they are
-                known = self.values[name] = torch.cat([known, value[len(known) :]])
+            if known.shape != value.shape:
+                known = self.values[name] = _completed(known, value)
             mine.append(known)
             theirs.append(value)
         if mine:
             torch._foreach_lerp_(mine, theirs, share)
 
     def network(self, inputs: Tensor) -> Tensor:
-        """Return what the network gives with the average for its weights."""
-        outputs: Tensor = functional_call(self._network, self.values, (inputs,))
+        """Return what the network gives with the average for its weights; rows without one are as they are."""
+        values = {
+            name: _completed(self.values[name], own)
+            for name, own in self._network.state_dict().items()
+            if name in self.values
+        }
+        # Weights that are tied have the same average.
+        outputs: Tensor = functional_call(self._network, values, (inputs,), tie_weights=False)
         return outputs
 
     def part(self, names: Iterable[str]) -> dict[str, Tensor]:
@@ -72,3 +78,8 @@ class Average:
         for name in names:
             self.values.pop(name, None)
         self.values |= values
+
+
+def _completed(average: Tensor, own: Tensor) -> Tensor:
+    """Return the average of rows to which others were added, which begin as they are."""
+    return average if average.shape == own.shape else torch.cat([average, own[len(average) :]])

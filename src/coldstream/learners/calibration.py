@@ -93,9 +93,9 @@ class Calibration:
                 self._likeness.compare(item, *buffer.items(np.array([row, other])))
         return False
 
-    def hear(self, logits: NDArray[np.float64], label: int) -> None:
+    def hear(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
         """Hear what the network made of an example before it was learned."""
-        slope, curvature = _derivatives(logits[None], np.array([label]), self._first_log)
+        slope, curvature = _derivatives(logits, labels, self._first_log)
         self._first_curvature = _MEMORY * self._first_curvature + curvature
         self._first_log -= min(_LONGEST, max(-_LONGEST, slope / self._first_curvature))
         if not self.held:
@@ -107,7 +107,7 @@ class Calibration:
 
     def hold(self, buffer: ReplayBuffer, id: int) -> None:
         """Hear that an example was stored and kept back; give one of the largest class back to replay if too many."""
-        self.held = [*self.rows(buffer), id]
+        self.held = [*(other for other in self.rows(buffer) if other != id), id]
         stored = len(buffer)
         most = min(MOST, 1 + stored // EVERY) if stored > EVERY // 2 else 0  # of a small buffer, few or none
         if len(self.held) > most:
@@ -120,6 +120,13 @@ class Calibration:
         for id in self.held:
             buffer.release(id)
         self.held, self._log = [], self._first_log
+
+    def drop(self, id: int) -> None:
+        """Hear that an example is not stored any more."""
+        if id in self.held:
+            self.held.remove(id)
+            if not self.held:
+                self._log = self._first_log
 
     def rows(self, buffer: ReplayBuffer) -> dict[int, int]:
         """Return the rows of those that are still kept back, by id."""

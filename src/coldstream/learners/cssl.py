@@ -37,7 +37,7 @@ STRONG = "crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"
 """What augment="auto" does to half of the examples; to the others, only what it begins with, crops and flips."""
 SHARE = 0.5
 LOOK_AT = 0.1
-"""For each replayed example so many that are kept back are looked at."""
+"""For each replayed example so many that are kept back are looked at, for each new one at least one."""
 
 
 def read_policy(augment: str, items: str) -> tuple[bool, Policy]:
@@ -81,7 +81,8 @@ class CSSL(ReplayLearner):
     sample
         ``"uniform"``; ``"class-balanced"``; or ``"least-replayed"``, balanced too, and within a class the more the
         less often an example was replayed. None, here and for the other settings whose default that is: as
-        augment="auto" has it, or with a fixed policy as the paper has it (`coldstream.learners.recipes`).
+        augment="auto" has it, or with a fixed policy, and for vectors, as the paper has it
+        (`coldstream.learners.recipes`).
     evict
         ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
         ``-samplepairing``).
@@ -97,7 +98,8 @@ class CSSL(ReplayLearner):
         neighbours in the stream are near-duplicates, on some before they are learned
         (`coldstream.learners.calibration`).
     passes
-        At most so many updates a new example, as long as all that is stored fits several times into a batch.
+        At most so many updates a new example, as long as all that is known is stored and fits several times into a
+        batch.
     normalize
         ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
     zoom
@@ -194,8 +196,8 @@ class CSSL(ReplayLearner):
     def _learn(self, new: Sequence[Example]) -> None:
         known = len(self.classes)
         rate, labels = self._begin(new)
-        if self.engine.average and len(self.classes) > known:
-            self.engine.average.hurry()
+        if len(self.classes) > known:
+            self._hurry()
         step, items, policy = self.step, np.stack([example.item for example in new]), self._policy
 
         # Sample data from the replay buffer to combine with new data, augmented
@@ -207,28 +209,31 @@ class CSSL(ReplayLearner):
 
         # Neither of the next two depends on the update: they come first, so that what the next step will replay
         # can be made ready meanwhile.
-        for example, label in zip(new, labels, strict=True):
-            # Compress and store the new data example for replay
-            hold = self._calibrates and self._meet(example, label)
-            self._count(label, id_key(example.id))
-            self.buffer.store(self.buffer.compress(example.item), label, id_key(example.id), held_out=hold)
-            if hold:
-                self._calibration.hold(self.buffer, id_key(example.id))
-            # Evict data from the replay buffer to maintain capacity
-            self.buffer.evict(self._draw("evict"))
-            self.step += 1
-        if self._prefetches and not self._tasks:
-            following, count = self.step, len(new)
-            self._ahead.begin((following, count), lambda: self._replay(following, count))
-
-        # Update all model parameters over augmented new and replayed data
+        stored: list[tuple[int, int]] = []
         try:
+            for example, label in zip(new, labels, strict=True):
+                # Compress and store the new data example for replay
+                key, packed = id_key(example.id), self.buffer.compress(example.item)
+                hold = self._meet(example.item, label, key, label < known)
+                self._count(label, key)
+                stored.append((key, label))
+                self.buffer.store(packed, label, key, held_out=hold)
+                if hold:
+                    self._calibration.hold(self.buffer, key)
+                # Evict data from the replay buffer to maintain capacity
+                self.buffer.evict(self._draw("evict"))
+                self.step += 1
+            if self._prefetches and not self._tasks:
+                following, count = self.step, len(new)
+                self._ahead.begin((following, count), lambda: self._replay(following, count))
+
+            # Update all model parameters over augmented new and replayed data
             inputs, targets = self.engine.prepare(x, y, policy, self.seed, step)
             self._update(inputs, targets, rate, step)
             self._practise(rate, step)
             self._look()
         except BaseException:  # not learned, so not kept
-            self._take_back(new, labels, step)
+            self._take_back(stored, step)
             raise
 
     @property
@@ -236,20 +241,48 @@ class CSSL(ReplayLearner):
         """The policy as it is now: strong for all where half a batch of near-duplicates would be learned by heart."""
         return self.policy.at(1.0) if self._auto and self._calibration.duplicates else self.policy
 
-    def _meet(self, example: Example, label: int) -> bool:
+    def _meet(self, item: NDArray[Any], label: int, key: int, known: bool) -> bool:
         """Test the network on a new example where that is a fair test; return whether to keep it back from replay."""
-        mine = self._calibration
-        if mine.meet(self.buffer, example.item, label, id_key(example.id), self._draw("likeness")):
-            mine.hear(self.engine.logits(example.item[None])[0, : len(self.classes)], label)
+        if not (self._auto or self._calibrates):
+            return False
+        mine, row = self._calibration, self.buffer.index.find(key)
+        if row is not None:  # learned before
+            return self.buffer.index.is_held_out(row)
+        fair = mine.meet(self.buffer, item, label, key, self._draw("likeness"))
+        if not self._calibrates:
+            return False
+        if fair and known:
+            mine.hear(*self._answers(item[None], [label]))
         if mine.duplicates and mine.held:
             mine.release(self.buffer)
         return mine.wants(self.classes.counts[label])
 
+    def _answers(self, items: NDArray[Any], labels: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return logits of all that can be predicted, and the right column: of merged classes, the likeliest one."""
+        seen, columns = set(self.classes.seen()), dict[int, list[int]]()
+        rows = [row for row, into in enumerate(self.classes.into) if into in seen]
+        for column, row in enumerate(rows):
+            columns.setdefault(self.classes.into[row], []).append(column)
+        logits = self.engine.logits(items)[:, rows]
+        right = [
+            max(columns[label], key=lambda column: each[column]) for each, label in zip(logits, labels, strict=True)
+        ]
+        return logits, np.array(right, np.int64)
+
+    def _hurry(self) -> None:
+        if self.engine.average:
+            self.engine.average.hurry()
+
     def _practise(self, rate: float, step: int) -> None:
-        """Go over all that is stored, again and again, while that is so little that a batch has room for it."""
+        """Go over all that is stored, again and again, while that is so little that a batch has room for it.
+
+        Not where the network knows more than what is stored, which it would forget: other tasks, or classes of which
+        nothing is stored, as after base initialisation.
+        """
         stored = len(self.buffer) - self.buffer.index.held_out
         times = min(self.passes, self.replay // max(1, stored))
-        if times < 2 or len(self.classes) < 2:
+        known, here = len(self.classes.seen()), np.count_nonzero(self.buffer.index.sizes.view)
+        if times < 2 or known < 2 or here < known or len(self._tasks) > 1:
             return
         rows = self.buffer.sample(stored, self._draw("practise"))
         items, y = self.buffer.items(rows), self.buffer.targets(rows, self._rows)
@@ -259,13 +292,17 @@ class CSSL(ReplayLearner):
             self.engine.update(*self.engine.prepare(x, y, self._policy, seed, step), rate, seed, step)
 
     def _look(self) -> None:
-        """Find on the examples that were kept back how sure predictions may be."""
-        if not self._calibration.earns(LOOK_AT * self.replay):
-            return
-        rows = np.array([*self._calibration.rows(self.buffer).values()], np.int64)
-        if len(rows):
-            logits = self.engine.logits(self.buffer.items(rows))[:, : len(self.classes)]
-            self._calibration.fit(logits, self.buffer.index.labels.view[rows])
+        """Find on the examples that were kept back, of each task, how sure predictions may be."""
+        here, shares = self._tasks.at, self._shares() if self._tasks else {}
+        try:
+            for task in self._tasks.each(self):
+                if self._calibration.earns(max(1.0, LOOK_AT * shares.get(task, self.replay))):
+                    rows = np.array([*self._calibration.rows(self.buffer).values()], np.int64)
+                    if len(rows):
+                        labels = self.buffer.index.labels.view[rows].tolist()
+                        self._calibration.fit(*self._answers(self.buffer.items(rows), labels))
+        finally:
+            self._tasks.turn_to(self, here)
 
     def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
         return super()._logits(items) / self._calibration.temperature
@@ -285,11 +322,11 @@ class CSSL(ReplayLearner):
         self.buffer.count(rows)
         return self.engine.prepare(x, y, self._policy, self.seed, step) if len(rows) else None
 
-    def _take_back(self, new: Sequence[Example], labels: list[int], step: int) -> None:
+    def _take_back(self, stored: list[tuple[int, int]], step: int) -> None:
         """Forget new examples whose update failed; what was evicted for them does not come back."""
         self.step = step
-        for example, label in zip(new, labels, strict=True):
-            self._forget(id_key(example.id))
+        for key, label in stored:
+            self._forget(key)
             self._uncount(label)
             self.classes.updates[label] -= 1
 
@@ -297,11 +334,14 @@ class CSSL(ReplayLearner):
 
     def _relabel(self, key: int, row: int) -> None:
         self._ahead.drop()
+        if self.classes.counts[row] == 1:
+            self._hurry()
         super()._relabel(key, row)
 
     def _forget(self, key: int) -> None:
         self._ahead.drop()
         super()._forget(key)
+        self._calibration.drop(key)
 
     def _merge(self, old: int, new: int) -> None:
         self._ahead.drop()

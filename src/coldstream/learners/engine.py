@@ -347,7 +347,11 @@ class Engine:
                     self._sgd.velocity[name] = _as(parameter.data, saved)
         if self.average:
             averages = {name.removeprefix("average."): a for name, a in arrays.items() if name.startswith("average.")}
-            self.average.values |= {name: _as(own[name], value) for name, value in averages.items()}
+            # Of rows that were opened and have not learned there is none.
+            self.average.values |= {
+                name: _as(own[name][: len(value)] if value.ndim else own[name], value)
+                for name, value in averages.items()
+            }
             if "averaged" in arrays:
                 self.average.updates, self.average.since = arrays["averaged"].tolist()
 

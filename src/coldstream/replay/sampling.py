@@ -60,6 +60,7 @@ _SEEN = 16
 def least_replayed(index: Index, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw classes as `class_balanced` does, and of a class's rows each in proportion to 1 / (1 + times replayed).
 
+    Of a large class only some are looked at (`_SEEN`), which any of its rows may be among.
     Drawn uniformly, what came first is replayed many times as often as what came late. So that is less so.
     """
     stored = len(index) - index.held_out
