@@ -57,7 +57,7 @@ class Scale:
     saves: int = 10
     around: int = 20
     filled: int = 1_000_000
-    streamed: int = 1_000
+    streamed: int = 500
     compiled: bool = True
 
 
