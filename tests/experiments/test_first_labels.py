@@ -114,6 +114,7 @@ def test_page(tmp_path):
     assert text.startswith("# Mine\n\n<!-- runs -->\n|")
     assert "| hand | 100 | 60.0, 0.040 | 40.0, 0.040 | 50.0, 0.040 |  | nothing |" in text
     assert "\n## hand\n" in text
+    assert "\ncoldstream run first-labels-hand --jobs 2 --set data.root=FOLDER\n" in text
     assert text.endswith("<!-- end of runs -->\nmore of mine\n")
     assert "stale" not in text
     assert "| CSSL() | 60.0 ± 0.0 |  |  | 0.040 | 0.040 |" in text
@@ -122,10 +123,13 @@ def test_page(tmp_path):
     made = summary(**ONES, ece=0.04)
     del made["learners"][LIGHT]
     made["learners"][PRETRAINED] = {"runs": [run(seed, [0, 0.55, 0.3], 0.1) for seed in range(3)]}
+    for learner in made["learners"].values():
+        learner["runs"].pop()
     (folder / "summary.json").write_text(json.dumps(made))
     first_labels.write(runs, page)
     assert "CSSL() is ahead of the linear head on pre-trained features from 100 labels on." in page.read_text()
     assert "| asked |" not in page.read_text()
+    assert '--set data.root=FOLDER --set "seeds=[0, 1]"\n' in page.read_text()
     page.write_text("without marks")
     with pytest.raises(ValueError, match="no lines"):
         first_labels.write(runs, page)

@@ -22,6 +22,8 @@ from coldstream.experiments.report import markdown
 OURS, LIGHT, FULL, LINEAR = "CSSL()", "crops and flips", "full policy", "linear head"
 PRETRAINED = "linear head, pre-trained"
 PREFIX = "first-labels-"
+SEEDS = [0, 1, 2]
+"""Of the experiments as they come."""
 FROM = 50
 """Tests count from so many labels on."""
 SLACK = 0.01
@@ -203,10 +205,10 @@ def _section(folder: Folder, pictures: Path, page: Path) -> str:
     summary = folder.read("summary.json")
     name = str(summary["name"])
     picture = draw(summary, pictures / f"{name}.png").relative_to(page).as_posix()
-    facts = (
-        f"{summary['examples']:,} labels, {summary['ordering']}, {_seeds(len(summary['learners'][OURS]['runs']))}."
-    )
-    command = f"```\ncoldstream run {name} --jobs 2 --set data.root=FOLDER\n```\n"
+    seeds = [int(run["seed"]) for run in summary["learners"][OURS]["runs"]]
+    facts = f"{summary['examples']:,} labels, {summary['ordering']}, {_seeds(len(seeds))}."
+    these = "" if seeds == SEEDS else f' --set "seeds={seeds}"'
+    command = f"```\ncoldstream run {name} --jobs 2 --set data.root=FOLDER{these}\n```\n"
     parts = [facts + "\n", command, markdown(learner_rows(summary))]
     if {LIGHT, FULL} <= set(summary["learners"]):
         asked = [["asked", "limit", "measured", "met"]]
