@@ -330,7 +330,7 @@ def learners() -> None:
 @app.command()
 def bench(
     parts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last five.")
+        list[str] | None, typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last six.")
     ] = None,
     peers: Annotated[
         bool, typer.Option("--peers", help="Also others' replay beside ours; needs the extra of that name.")
@@ -343,8 +343,8 @@ def bench(
 ) -> None:
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
-    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, peers, buffer, slda, remind or
-    timing.
+    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, peers, buffer, slda,
+    remind or timing.
     Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
     """
     from coldstream.benchmarks import run_bench
