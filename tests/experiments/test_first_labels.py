@@ -130,6 +130,10 @@ def test_page(tmp_path):
     assert "CSSL() is ahead of the linear head on pre-trained features from 100 labels on." in page.read_text()
     assert "| asked |" not in page.read_text()
     assert '--set data.root=FOLDER --set "seeds=[0, 1]"\n' in page.read_text()
+    (folder / "summary.json").unlink()  # what was kept of it is enough
+    written = page.read_text()
+    first_labels.write(runs, page)
+    assert page.read_text() == written
     page.write_text("without marks")
     with pytest.raises(ValueError, match="no lines"):
         first_labels.write(runs, page)

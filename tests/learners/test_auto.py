@@ -78,15 +78,15 @@ def test_with_tasks_each_counts_its_own():
 
 
 def test_what_comes_with_auto_and_with_a_fixed_policy():
-    names = ("sample", "weight_decay", "average", "calibrate", "passes")
+    names = ("sample", "weight_decay", "average", "calibrate", "passes", "warm_up")
     auto, fixed, mixed = (
         [CSSL(**settings).settings[name] for name in names]
         for settings in ({}, {"augment": "crop|flip"}, {"augment": "auto(crop)", "passes": 2, "average": False})
     )
-    assert auto == ["least-replayed", 5e-4, True, True, 8]
-    assert fixed == ["uniform", 1e-5, False, False, 1]
-    assert mixed == ["least-replayed", 5e-4, False, True, 2]
-    for wrong in ({"average": 1}, {"calibrate": "yes"}, {"passes": 0}, {"passes": 1.5}):
+    assert auto == ["least-replayed", 1e-3, True, True, 8, True]
+    assert fixed == ["uniform", 1e-5, False, False, 1, False]
+    assert mixed == ["least-replayed", 1e-3, False, True, 2, True]
+    for wrong in ({"average": 1}, {"calibrate": "yes"}, {"passes": 0}, {"passes": 1.5}, {"warm_up": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             CSSL(**wrong)
 
@@ -100,22 +100,49 @@ def test_own_policy_in_brackets_and_mistakes():
         CSSL(augment="auto|flip")
 
 
-def updates(learner, images, labels, **named):
-    """Return how many updates each of these labels takes."""
-    made, update = [0], learner.engine.update
+def rates(learner, images, labels, **named):
+    """Return the rate of each update that each of these labels takes."""
+    made, update = [], learner.engine.update
 
-    def counted(*arguments, **others):
-        made[0] += 1
-        update(*arguments, **others)
+    def counted(inputs, targets, rate, *others, **more):
+        made[-1].append(rate)
+        update(inputs, targets, rate, *others, **more)
 
     vars(learner.engine)["update"] = counted
-    found = []
     for image, label in zip(images, labels, strict=True):
-        made[0] = 0
+        made.append([])
         learner.learn_one(image, label, **named)
-        found.append(made[0])
     del vars(learner.engine)["update"]
-    return found
+    return made
+
+
+def updates(learner, images, labels, **named):
+    """Return how many updates each of these labels takes."""
+    return [len(each) for each in rates(learner, images, labels, **named)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named", "shares"),
+    [
+        ({}, {}, [2 / 5, 3 / 5, 4 / 5, 1, 1]),
+        ({"capacity": 2}, {}, [2 / 5, 3 / 5, 3 / 5, 3 / 5, 3 / 5]),
+        ({"warm_up": False}, {}, [1] * 5),
+        ({"augment": "crop|flip"}, {}, [1] * 5),
+        ({}, {"task": "birds"}, [2 / 4, 3 / 4, 1, 1, 1]),
+    ],
+)
+def test_a_batch_that_is_not_full_has_so_much_less_of_the_rate(settings, named, shares):
+    learner = CSSL(size=8, replay=4, channels=3, calibrate=False, passes=1, rate=0.1, **settings)
+    learner.learn_one(IMAGES[0], 0, **named)
+    found = rates(learner, IMAGES[1:6], [0, 1, 0, 1, 0], **named)
+    np.testing.assert_allclose(found, 0.1 * np.array(shares)[:, None], rtol=1e-12)
+
+
+def test_every_pass_has_the_rate_of_its_label():
+    learner = CSSL(size=8, replay=12, channels=3, calibrate=False, rate=0.1)
+    learner.learn_one(IMAGES[0], 0)
+    found = rates(learner, IMAGES[1:4], [0, 1, 0])
+    assert [[round(13 * rate / 0.1) for rate in each] for each in found] == [[2], [3] * 4, [4] * 3]
 
 
 def test_several_passes_while_a_batch_has_room_for_all_that_is_known():

@@ -1,11 +1,12 @@
 """The page about the first labels: what `CSSL()` is worth beside fixed policies, offline training and a linear head.
 
-It is made of the runs of the experiments called ``first-labels-...``, whose learners have the names below. Seeds are
-paired throughout.
+It is made of the runs of the experiments called ``first-labels-...``, whose learners have the names below. What it
+needs of a run is kept beside the page, which can be written again without the others. Seeds are paired throughout.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,28 +166,57 @@ def draw(summary: Record, path: Path) -> Path:
 
 
 def write(runs: Path, page: Path) -> Path:
-    """Write the sections of all finished runs between the page's marks, and their pictures beside it."""
+    """Keep what all finished runs found, and write it between the page's marks, with pictures beside it."""
     begin, end = "<!-- runs -->\n", "<!-- end of runs -->\n"
     text = page.read_text() if page.exists() else f"# The first labels\n\n{begin}{end}"
     if begin not in text or end not in text:
         raise ValueError(f"{page} has no lines {begin.strip()!r} and {end.strip()!r} to write between")
-    finished = [Folder(path) for path in sorted(runs.glob(f"{PREFIX}*")) if (path / "summary.json").is_file()]
-    if not finished:
+    pictures, kept = page.parent / "images" / "first-labels", page.parent / "results"
+    for path in sorted(runs.glob(f"{PREFIX}*")):
+        if (path / "summary.json").is_file():
+            _keep(Folder(path), kept)
+    found = [json.loads(path.read_bytes()) for path in sorted(kept.glob(f"{PREFIX}*.json"))]
+    if not found:
         raise ValueError(f"no finished run {PREFIX}... in {str(runs)!r}; for example: coldstream run {PREFIX}digits")
-    pictures = page.parent / "images" / "first-labels"
     pictures.mkdir(parents=True, exist_ok=True)
-    parts = [markdown(overview(finished)), *(_section(folder, pictures, page.parent) for folder in finished)]
+    parts = [markdown(overview(found)), *(_section(summary, pictures, page.parent) for summary in found)]
     before, after = text.split(begin)[0], text.split(end)[1]
     write_atomically(page, (before + begin + "\n".join(parts) + end + after).encode())
     return page
 
 
-def overview(finished: list[Folder]) -> Rows:
+_OF_A_TEST = ("step", "accuracy", "ece", "ece_debiased", "images")
+
+
+def _keep(run: Folder, kept: Path) -> None:
+    """Keep what the page needs of a run, in place of an earlier one."""
+    summary = run.read("summary.json")
+    learners = {
+        name: {
+            "runs": [
+                {
+                    "seed": one["seed"],
+                    "final_accuracy": one["final_accuracy"],
+                    "events": [{what: event[what] for what in _OF_A_TEST} for event in one["events"]],
+                    "offline": [{"accuracy": event["accuracy"]} for event in one["offline"]],
+                }
+                for one in found["runs"]
+            ]
+        }
+        for name, found in summary["learners"].items()
+    }
+    environment = run.read("environment.json") if run.has("environment.json") else None
+    facts = {what: summary[what] for what in ("name", "ordering", "examples")}
+    kept.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**facts, "environment": environment, "learners": learners})
+    write_atomically(kept / f"{summary['name']}.json", text.encode() + b"\n")
+
+
+def overview(found: list[Record]) -> Rows:
     """Return a table of the runs beside fixed policies: final accuracies, average ECE, and the targets missed."""
     names = (OURS, LIGHT, FULL, LINEAR)
     rows = [["", "labels", *(f"{name}: final accuracy, ECE" for name in names), "asked and not met"]]
-    for folder in finished:
-        summary = folder.read("summary.json")
+    for summary in found:
         if not {LIGHT, FULL} <= set(summary["learners"]):
             continue
         cells = [
@@ -201,8 +231,7 @@ def overview(finished: list[Folder]) -> Rows:
     return rows
 
 
-def _section(folder: Folder, pictures: Path, page: Path) -> str:
-    summary = folder.read("summary.json")
+def _section(summary: Record, pictures: Path, page: Path) -> str:
     name = str(summary["name"])
     picture = draw(summary, pictures / f"{name}.png").relative_to(page).as_posix()
     seeds = [int(run["seed"]) for run in summary["learners"][OURS]["runs"]]

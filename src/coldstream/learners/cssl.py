@@ -100,6 +100,8 @@ class CSSL(ReplayLearner):
     passes
         At most so many updates a new example, as long as all that is known is stored and fits several times into a
         batch.
+    warm_up
+        Whether `rate` is that of a full batch: one of fewer rows, as the first ones are, has so much less of it.
     normalize
         ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
     zoom
@@ -159,6 +161,7 @@ class CSSL(ReplayLearner):
         average: bool | None = None,
         calibrate: bool | None = None,
         passes: int | None = None,
+        warm_up: bool | None = None,
         normalize: Normalise = "half",
         zoom: float = 1.0,
         rate: str | float = "inverse-sqrt(0.1)",
@@ -181,14 +184,15 @@ class CSSL(ReplayLearner):
         usual = AUTO if self._auto else FIXED
         given |= {name: value for name, value in usual.items() if given[name] is None}
         self.passes = whole("passes", given["passes"], 1)
-        for name in ("average", "calibrate"):
+        for name in ("average", "calibrate", "warm_up"):
             if not isinstance(given[name], bool):
                 raise ValueError(f"{name} is True, False or None, not {given[name]!r}")
         self._averages, self._calibrates = given["average"], given["calibrate"]
+        self._warms_up = given["warm_up"]
         check_compile(compile)
         check_prefetch(prefetch)
         self._ahead: Ahead[Replayed] = Ahead()
-        mine = ("codec", "augment", "average", "calibrate", "passes", "compile", "prefetch")
+        mine = ("codec", "augment", "average", "calibrate", "passes", "warm_up", "compile", "prefetch")
         own = {name: given.pop(name) for name in mine}
         super().__init__(own, **given, **others)
 
@@ -206,6 +210,8 @@ class CSSL(ReplayLearner):
             x = np.concatenate([policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
         y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
         self.buffer.count(replayed)
+        if self._warms_up:
+            rate *= len(x) / (len(new) + self._beside(len(new)))
 
         # Neither of the next two depends on the update: they come first, so that what the next step will replay
         # can be made ready meanwhile.

@@ -8,10 +8,11 @@ from coldstream.phrases import unknown
 
 AUTO: dict[str, Any] = {
     "sample": "least-replayed",
-    "weight_decay": 5e-4,
+    "weight_decay": 1e-3,
     "average": True,
     "calibrate": True,
     "passes": 8,
+    "warm_up": True,
 }
 """With augment="auto"; docs/first-labels.md has what each is worth."""
 FIXED: dict[str, Any] = {
@@ -20,6 +21,7 @@ FIXED: dict[str, Any] = {
     "average": False,
     "calibrate": False,
     "passes": 1,
+    "warm_up": False,
 }
 """With a fixed policy: the paper's algorithm as it is."""
 
