@@ -63,11 +63,42 @@ def test_after_a_new_class_it_follows_closely():
     network.weight.data.fill_(1.0)
     average.follow()
     assert average.values["weight"].item() == pytest.approx(1 / (4 + 401 / 8), rel=1e-4)
-    average.hurry()
+    average.hurry(0, 4)
     assert average.values["weight"].item() < 0.02  # until there is something newer
     for _ in range(20):
         average.follow()
     assert average.values["weight"].item() > 0.9
+
+
+@pytest.mark.parametrize(("classes", "since"), [(1, 0), (4, 0), (5, 80), (8, 200), (400, 396)])
+def test_a_new_class_takes_its_part_of_the_memory(classes, since):
+    average = Average(torch.nn.Linear(1, 1))
+    for _ in range(400):
+        average.follow()
+    average.hurry(0, classes)
+    assert average.since == pytest.approx(since)
+
+
+def test_the_row_of_a_new_class_follows_closely_and_the_others_do_not():
+    network = torch.nn.Linear(1, 3)
+    average = Average(network, ("weight", "bias"))
+    average.hurry(0, 1)
+    average.hurry(1, 8)
+    for _ in range(400):
+        for parameter in network.parameters():
+            parameter.data.fill_(0.0)
+        average.follow()
+    average.hurry(2, 8)
+    old = new = 0.0
+    for k in range(1, 100):
+        for parameter in network.parameters():
+            parameter.data.fill_(float(k))
+        average.follow()
+        old += (k - old) / (4 + (200 + k) / 8)
+        new += (k - new) / (4 + k / 8)
+        for name in ("weight", "bias"):
+            np.testing.assert_allclose(average.values[name].detach().flatten(), [old, old, new], rtol=1e-4)
+    assert old < 0.8 * new
 
 
 def test_new_rows_begin_as_they_are():
@@ -121,6 +152,24 @@ def test_each_task_has_the_average_of_its_own_head():
     before = {task: learner.predict_proba_many(IMAGES[20:], task=task) for task in learner.tasks_}
     for task in [*learner.tasks_, *reversed(learner.tasks_)]:
         np.testing.assert_array_equal(learner.predict_proba_many(IMAGES[20:], task=task), before[task])
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_ages_of_rows_are_kept(tmp_path, tasks):
+    learner = CSSL(**settings(classes=8))
+    for i, image in enumerate(IMAGES[:24]):
+        learner.learn_one(image, i // 3 if tasks == 1 else i // 6, task=None if tasks == 1 else f"task {i % tasks}")
+    learner.save(tmp_path / "kept")
+    other = CSSL.load(tmp_path / "kept")
+    assert torch.equal(other.engine.average.values["born"], learner.engine.average.values["born"])
+    assert other.engine.average.since == learner.engine.average.since
+    for one in (learner, other):
+        for i in range(24, 40):
+            one.learn_one(IMAGES[i], i % 4, task=None if tasks == 1 else f"task {i % tasks}")
+    assert learner.fingerprint() == other.fingerprint()
+    for task in [None] if tasks == 1 else learner.tasks_:
+        found = [one.predict_proba_many(IMAGES, task=task) for one in (learner, other)]
+        np.testing.assert_array_equal(*found)
 
 
 # Rows that have not learned yet, and so have no average.

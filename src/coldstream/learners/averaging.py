@@ -6,7 +6,7 @@ where it is. A stream has no end that a rate could fall towards; an average need
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,30 +18,49 @@ PART = 1 / 8
 """then over this part of those since,"""
 LONGEST = 300
 """up to so many."""
+NEW = 4
+"""A new class of K makes it forget this many Kth parts of how many there were."""
+BORN = "born"
 
 
 class Average:
     """The average m of a network's weights w, and of its statistics, over its latest updates.
 
-    After each update m += (w - m) / n. Of k updates since the last new class, n = `SHORTEST` + `PART` k, at most
-    `LONGEST`: a network that has just met a class is soon another one, and an average that lags would not know the
-    class. Among the very first updates n is their number, which makes m their mean.
+    After each update m += (w - m) / n, where n = `SHORTEST` + `PART` k, at most `LONGEST`. k counts updates, and a
+    new class, the Kth, takes `NEW` / K of it away: a network that has just met its second class is soon another one,
+    and an average that lags would not know the class; one that knows a hundred changes little. The new class's own
+    row of the head follows closely all the same, with k counted from its beginning. Among the very first updates n is
+    their number, which makes m their mean.
+
+    Parameters
+    ----------
+    network
+        Whose weights change.
+    head
+        The names of those that have a row for each class.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self.updates = self.since = 0
+    def __init__(self, network: nn.Module, head: Sequence[str] = ()) -> None:
+        self._network, self._head = network, head
+        self.updates, self.since = 0, 0.0
         self.values: dict[str, Tensor] = {}
+        """Averages by name, and as `BORN` how many updates there had been when the class of each row came."""
 
-    def hurry(self) -> None:
-        """Follow closely from now on: there is a new class."""
-        self.since = 0
+    def hurry(self, row: int, classes: int) -> None:
+        """Follow more closely from now on, the more the fewer classes there are: this row's is new."""
+        self.since *= max(0.0, 1 - NEW / classes)
+        before = self.values.get(BORN, torch.empty(0, dtype=torch.int64))
+        born = torch.zeros(max(len(before), row + 1), dtype=torch.int64)
+        born[: len(before)] = before
+        born[row] = self.updates
+        self.values[BORN] = born
 
     def follow(self) -> None:
         """Take in the weights after an update."""
         self.updates += 1
         self.since += 1
-        share = 1 / min(self.updates, SHORTEST + PART * self.since, LONGEST)
+        length = min(self.updates, SHORTEST + PART * self.since, LONGEST)
+        share = 1 / length
         current = self._network.state_dict()
         mine, theirs = [], []
         for name, value in current.items():
@@ -57,6 +76,21 @@ class Average:
             theirs.append(value)
         if mine:
             torch._foreach_lerp_(mine, theirs, share)
+        if self._head and BORN in self.values:
+            self._catch_up(current, length)
+
+    def _catch_up(self, current: dict[str, Tensor], length: float) -> None:
+        """Let rows of young classes follow as closely as their age says."""
+        lengths = SHORTEST + PART * (self.updates - self.values[BORN]).double()
+        young = torch.nonzero(lengths < length).flatten()
+        if not len(young):
+            return
+        # Of what was between a row and its average 1 - 1/length is left, and 1 - 1/lengths is to be.
+        shares = 1 - (1 - 1 / lengths[young]) / (1 - 1 / length)
+        for name in self._head:
+            mine, theirs = self.values[name], current[name]
+            weight = shares.to(mine).reshape(-1, *[1] * (mine.ndim - 1))
+            mine[young] = torch.lerp(mine[young], theirs[young], weight)
 
     def network(self, inputs: Tensor) -> Tensor:
         """Return what the network gives with the average for its weights; rows without one are as they are."""

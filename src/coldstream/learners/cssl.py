@@ -200,8 +200,8 @@ class CSSL(ReplayLearner):
     def _learn(self, new: Sequence[Example]) -> None:
         known = len(self.classes)
         rate, labels = self._begin(new)
-        if len(self.classes) > known:
-            self._hurry()
+        for row in range(known, len(self.classes)):
+            self._hurry(row)
         step, items, policy = self.step, np.stack([example.item for example in new]), self._policy
 
         # Sample data from the replay buffer to combine with new data, augmented
@@ -275,9 +275,10 @@ class CSSL(ReplayLearner):
         ]
         return logits, np.array(right, np.int64)
 
-    def _hurry(self) -> None:
+    def _hurry(self, row: int) -> None:
+        """Let the average follow closely: this row's class is new."""
         if self.engine.average:
-            self.engine.average.hurry()
+            self.engine.average.hurry(row, len(self.classes))
 
     def _practise(self, rate: float, step: int) -> None:
         """Go over all that is stored, again and again, while that is so little that a batch has room for it.
@@ -341,7 +342,7 @@ class CSSL(ReplayLearner):
     def _relabel(self, key: int, row: int) -> None:
         self._ahead.drop()
         if self.classes.counts[row] == 1:
-            self._hurry()
+            self._hurry(row)
         super()._relabel(key, row)
 
     def _forget(self, key: int) -> None:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from coldstream import native
 from coldstream.augment import Policy, compiled
 from coldstream.augment.mixing import mix_targets
-from coldstream.learners.averaging import Average
+from coldstream.learners.averaging import BORN, Average
 from coldstream.learners.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
@@ -35,6 +35,7 @@ NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last, "auto": None}
 HEAD = ("weight", "bias")
+_OF_HEAD = (*HEAD, BORN)
 _CHUNK = 256
 
 Normalise = str | tuple[Sequence[float], Sequence[float]]
@@ -126,7 +127,7 @@ class Engine:
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
         self._sgd = SGD(self.classifier, momentum, weight_decay)
-        self.average = Average(self.classifier) if average else None
+        self.average = Average(self.classifier, HEAD) if average else None
         self._random_layers = classifier.draws
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
@@ -205,7 +206,7 @@ class Engine:
     def head(self) -> Head:
         """The head at work; another one can be put in its place."""
         velocity = {name: self._sgd.velocity[name] for name in HEAD if name in self._sgd.velocity}
-        average = self.average.part(HEAD) if self.average else {}
+        average = self.average.part(_OF_HEAD) if self.average else {}
         return Head(self.classifier.weight, self.classifier.bias, velocity, average, self.classifier.seed)
 
     @head.setter
@@ -213,7 +214,7 @@ class Engine:
         self.classifier.weight, self.classifier.bias, self.classifier.seed = head.weight, head.bias, head.seed
         self._sgd.exchange(HEAD, head.velocity)
         if self.average:
-            self.average.exchange(HEAD, head.average)
+            self.average.exchange(_OF_HEAD, head.average)
 
     @torch.inference_mode(mode=False)
     def begin_head(self, seed: int, rows: int) -> None:
@@ -221,7 +222,7 @@ class Engine:
         self.classifier.begin_head(seed, rows)
         self._sgd.exchange(HEAD, {})
         if self.average:
-            self.average.exchange(HEAD, {})
+            self.average.exchange(_OF_HEAD, {})
 
     def update(
         self,
@@ -327,9 +328,9 @@ class Engine:
         arrays = {f"model.{name}": value for name, value in self._kept(head).items()}
         averages = self.average.values if self.average else {}
         for kind, values in (("momentum", self._sgd.velocity), ("average", averages)):
-            arrays |= {f"{kind}.{name}": value for name, value in values.items() if head in (None, name in HEAD)}
+            arrays |= {f"{kind}.{name}": value for name, value in values.items() if head in (None, name in _OF_HEAD)}
         if self.average and not head:
-            arrays["averaged"] = torch.tensor([self.average.updates, self.average.since])
+            arrays["averaged"] = torch.tensor([self.average.updates, self.average.since], dtype=torch.float64)
         return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], head: bool | None = None) -> None:
@@ -347,13 +348,16 @@ class Engine:
                     self._sgd.velocity[name] = _as(parameter.data, saved)
         if self.average:
             averages = {name.removeprefix("average."): a for name, a in arrays.items() if name.startswith("average.")}
+            if BORN in averages:
+                self.average.values[BORN] = torch.from_numpy(averages.pop(BORN).copy())
             # Of rows that were opened and have not learned there is none.
             self.average.values |= {
                 name: _as(own[name][: len(value)] if value.ndim else own[name], value)
                 for name, value in averages.items()
             }
             if "averaged" in arrays:
-                self.average.updates, self.average.since = arrays["averaged"].tolist()
+                updates, self.average.since = arrays["averaged"].tolist()
+                self.average.updates = int(updates)
 
     def _kept(self, head: bool | None) -> dict[str, Tensor]:
         everything = self.classifier.state_dict()
