@@ -60,7 +60,7 @@ def test_linear_without_counts_is_refused_before_anything():
 def test_each_class_has_its_own_counter(monkeypatch):
     import numpy as np
 
-    learner = CSSL(model="linear", replay=2, rate="linear(0.1, 0.001)", counts={"a": 3, "b": 2})
+    learner = CSSL(model="linear", replay=2, rate="linear(0.1, 0.001)", counts={"a": 3, "b": 2}, warm_up=False)
     rates = []
     image = np.zeros((4, 4, 3), np.uint8)
     learner.learn_one(image, "a")
