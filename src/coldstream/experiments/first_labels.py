@@ -175,7 +175,9 @@ def write(runs: Path, page: Path) -> Path:
     for path in sorted(runs.glob(f"{PREFIX}*")):
         if (path / "summary.json").is_file():
             _keep(Folder(path), kept)
-    found = [json.loads(path.read_bytes()) for path in sorted(kept.glob(f"{PREFIX}*.json"))]
+    found = [
+        json.loads(path.read_bytes()) for path in sorted(kept.glob(f"{PREFIX}*.json"), key=lambda path: path.stem)
+    ]
     if not found:
         raise ValueError(f"no finished run {PREFIX}... in {str(runs)!r}; for example: coldstream run {PREFIX}digits")
     pictures.mkdir(parents=True, exist_ok=True)
