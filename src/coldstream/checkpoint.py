@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from coldstream.replay import ReplayBuffer
 from coldstream.replay.rows import Frozen
 
-FORMAT, VERSION = "coldstream-checkpoint", 4
+FORMAT, VERSION = "coldstream-checkpoint", 5
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"^(state|rows)-\d+-[0-9a-f]{8}\.(safetensors|bin)$|^manifest\.json(\.tmp)?$")
 _SMALL, _LARGE = 4_000_000, 16_000_000

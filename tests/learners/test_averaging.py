@@ -259,3 +259,24 @@ class Tied(torch.nn.Module):
 def test_weights_that_are_tied():
     learner = taught(model=lambda: Tied())
     assert learner.predict_proba_many(IMAGES[:5]).shape == (5, 2)
+
+
+class Odd(torch.nn.Module):
+    """With a weight that is used twice, a statistic that is not kept, one that there is not, and a counter."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
+        self.again = self.first
+        self.register_buffer("passing", torch.zeros(2), persistent=False)
+        self.register_buffer("none", None)
+
+
+@pytest.mark.parametrize("network", [Odd(), Classifier("resnet8-16", (3, 8, 8), 0, 2)])
+def test_all_that_a_state_dict_has_is_averaged(network):
+    average = Average(network)
+    average.follow()
+    expected = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+    assert average.values.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(average.values[name], value)

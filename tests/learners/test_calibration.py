@@ -187,6 +187,25 @@ def test_tests_before_learning_decide_until_something_is_kept_back():
     assert mine.temperature == pytest.approx(first, rel=0.02)
 
 
+@pytest.mark.parametrize(("unheard", "share"), [(0, 1.0), (30, 0.98**30), (1000, 0.0)])
+def test_many_tests_outweigh_the_first_that_are_kept_back_until_they_are_old(unheard, share):
+    """The mode of a Gaussian prior with the curvatures of the tests, and the likelihood of what is kept back."""
+    mine, fresh = Calibration(), ReplayBuffer((2, 2, 3))
+    for row, label in zip(*overconfident(60, 3.0), strict=True):
+        mine.hear(row[None], np.array([label]))
+    centre = np.log(mine.temperature)
+    for id in range(unheard):
+        mine.meet(fresh, np.zeros((2, 2, 3), np.uint8), 0, id, np.random.default_rng(0))
+    logits, labels = overconfident(10, 0.5, seed=1)
+    mine.held = list(range(10))
+    mine.fit(logits, labels)
+    precision = max(PRIOR, share * mine._first_curvature)
+    grid = np.linspace(-3, 3, 6001)
+    posterior = [loss(logits, labels, log) + precision * (log - centre) ** 2 / 2 for log in grid]
+    assert np.log(mine.temperature) == pytest.approx(grid[int(np.argmin(posterior))], abs=2e-3)
+    assert mine._first_curvature > 4 * PRIOR
+
+
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
 def test_tests_in_turn_lead_to_about_the_likeliest_temperature(factor):
     logits, labels = overconfident(1000, factor)

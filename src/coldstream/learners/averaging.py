@@ -42,6 +42,14 @@ class Average:
 
     def __init__(self, network: nn.Module, head: Sequence[str] = ()) -> None:
         self._network, self._head = network, head
+        # Asking for a state_dict at every update would take longer than averaging it.
+        self._places = [
+            (f"{prefix}{'.' * bool(prefix)}{name}", kept, name)
+            for prefix, module in network.named_modules(remove_duplicate=False)
+            for kept in (module._parameters, module._buffers)
+            for name in kept
+            if kept[name] is not None and name not in module._non_persistent_buffers_set
+        ]
         self.updates, self.since = 0, 0.0
         self.values: dict[str, Tensor] = {}
         """Averages by name, and as `BORN` how many updates there had been when the class of each row came."""
@@ -61,11 +69,9 @@ class Average:
         self.since += 1
         length = min(self.updates, SHORTEST + PART * self.since, LONGEST)
         share = 1 / length
-        current = self._network.state_dict()
+        current = self._current()
         mine, theirs = [], []
         for name, value in current.items():
-            if not value.is_floating_point():
-                continue
             known = self.values.get(name)
             if known is None or share == 1:
                 self.values[name] = value.clone()
@@ -78,6 +84,11 @@ class Average:
             torch._foreach_lerp_(mine, theirs, share)
         if self._head and BORN in self.values:
             self._catch_up(current, length)
+
+    def _current(self) -> dict[str, Tensor]:
+        """Return the weights and statistics as they are; all that a state_dict has but counters."""
+        found = ((name, kept[key]) for name, kept, key in self._places)
+        return {name: value.detach() for name, value in found if value is not None and value.is_floating_point()}
 
     def _catch_up(self, current: dict[str, Tensor], length: float) -> None:
         """Let rows of young classes follow as closely as their age says."""
@@ -95,9 +106,7 @@ class Average:
     def network(self, inputs: Tensor) -> Tensor:
         """Return what the network gives with the average for its weights; rows without one are as they are."""
         values = {
-            name: _completed(self.values[name], own)
-            for name, own in self._network.state_dict().items()
-            if name in self.values
+            name: _completed(self.values[name], own) for name, own in self._current().items() if name in self.values
         }
         # Weights that are tied have the same average.
         outputs: Tensor = functional_call(self._network, values, (inputs,), tie_weights=False)

@@ -115,6 +115,10 @@ class Learner(ABC):
     def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
         """Return scores (N, rows of the head) whose softmax is the prediction."""
 
+    def _novelty(self) -> float:
+        """Return the chance that an image is of a class that has not come, of which any known one is as likely."""
+        return 0.0
+
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a checkpoint holds of this method, all tasks' own apart.
@@ -326,6 +330,8 @@ class Learner(ABC):
                 own[np.arange(len(rows)), [column[self.classes.into[row]] for row in rows]] = 1
                 probabilities = probabilities @ own
             probabilities /= probabilities.sum(axis=1, keepdims=True)
+            if unknown := self._novelty():
+                probabilities = (1 - unknown) * probabilities + unknown / len(seen)
             return probabilities
 
     def predict_many(self, images: Sequence[Image] | NDArray[Any], *, task: object = None) -> list[Label | None]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coldstream.learners.novelty import Novelty
 from coldstream.replay import ReplayBuffer
 
 EVERY = 10
@@ -59,17 +60,19 @@ class Calibration:
     """The temperature T that logits are divided by, and the ids of the examples that it is found on.
 
     Tests before learning come first: a Newton step on log T each, from T = 1, with the curvatures of earlier ones
-    fading. What they say is the mean of a Gaussian prior of precision `PRIOR` on log T, under which T makes those
-    that are kept back likeliest. These are all looked at again, with the network as it is then, as soon as there was
+    fading. What they say is the mean of a Gaussian prior on log T, under which T makes those that are kept back
+    likeliest. Its precision is the sum of their curvatures, which fades on while no more are made, but at least
+    `PRIOR`. Those that are kept back are all looked at again, with the network as it is then, as soon as there was
     work enough meanwhile that looking takes a small part of it. Where neighbours are near-duplicates none are kept.
     """
 
     def __init__(self) -> None:
         self.held: list[int] = []
         self._log = self._earned = 0.0
-        self._first_log, self._first_curvature = 0.0, PRIOR
+        self._first_log, self._first_curvature, self._since = 0.0, PRIOR, 0
         self._before: tuple[int, int] | None = None
         self._likeness = Likeness()
+        self.novelty = Novelty()
 
     @property
     def temperature(self) -> float:
@@ -83,6 +86,8 @@ class Calibration:
     def meet(self, buffer: ReplayBuffer, item: NDArray[Any], label: int, id: int, rng: np.random.Generator) -> bool:
         """Hear of an example before it is learned; return whether to test the network on it, and tell (`hear`)."""
         before, self._before = self._before, (id, label)
+        self._since += 1
+        self.novelty.meet(label)
         members = buffer.index.members[label] if label < len(buffer.index.members) else ()
         if before is None or before[1] != label:
             return len(members) > 0 and (self.duplicates or len(self.held) < ENOUGH)
@@ -98,6 +103,7 @@ class Calibration:
         slope, curvature = _derivatives(logits, labels, self._first_log)
         self._first_curvature = _MEMORY * self._first_curvature + curvature
         self._first_log -= min(_LONGEST, max(-_LONGEST, slope / self._first_curvature))
+        self._since = 0
         if not self.held:
             self._log = self._first_log
 
@@ -143,7 +149,8 @@ class Calibration:
 
     def fit(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
         """Find the temperature anew, given the logits of all that are kept back."""
-        self._log = fit_log_temperature(logits, labels, self._first_log, self._log)
+        precision = max(PRIOR, self._first_curvature * _MEMORY**self._since)
+        self._log = fit_log_temperature(logits, labels, self._first_log, self._log, precision)
 
     def state(self) -> dict[str, Any]:
         """Return a JSON-ready form."""
@@ -151,29 +158,35 @@ class Calibration:
             "held": self.held,
             "log": self._log,
             "earned": self._earned,
-            "first": [self._first_log, self._first_curvature],
+            "first": [self._first_log, self._first_curvature, self._since],
             "before": None if self._before is None else list(self._before),
             "likeness": asdict(self._likeness),
+            "novelty": self.novelty.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave."""
         self.held = [int(id) for id in state["held"]]
         self._log, self._earned = float(state["log"]), float(state["earned"])
-        self._first_log, self._first_curvature = map(float, state["first"])
+        (self._first_log, self._first_curvature), self._since = map(float, state["first"][:2]), int(state["first"][2])
         before, likeness = state["before"], state["likeness"]
         self._before = None if before is None else (int(before[0]), int(before[1]))
         self._likeness = Likeness(float(likeness["beside"]), float(likeness["apart"]), int(likeness["pairs"]))
+        self.novelty.restore(state["novelty"])
 
 
 def fit_log_temperature(
-    logits: NDArray[np.float64], labels: NDArray[np.integer], prior: float = 0.0, start: float = 0.0
+    logits: NDArray[np.float64],
+    labels: NDArray[np.integer],
+    prior: float = 0.0,
+    start: float = 0.0,
+    precision: float = PRIOR,
 ) -> float:
-    """Return the log of the likeliest temperature, given the prior's mean, by Newton's method from a first guess."""
+    """Return the log of the likeliest temperature, given prior mean and precision, by Newton from a first guess."""
     log = start
     for _ in range(_STEPS):
         slope, curvature = _derivatives(logits, labels, log)
-        change = min(_LONGEST, max(-_LONGEST, (slope + PRIOR * (log - prior)) / (curvature + PRIOR)))
+        change = min(_LONGEST, max(-_LONGEST, (slope + precision * (log - prior)) / (curvature + precision)))
         log -= change
         if abs(change) < 1e-4:
             break
