@@ -55,6 +55,14 @@ def test_behind_by_more_than_a_point_is_forgiven_only_within_the_interval():
     assert not found(single)[what].met
 
 
+def test_the_worst_test_is_the_one_that_decides():
+    """Not the one furthest behind, whose interval forgives it."""
+    ours = [[1, a, b] for a, b in ((0.35, 0.484), (0.47, 0.485), (0.59, 0.486))]
+    made = summary(ours, [[1.0, 0.5, 0.5]] * 3, [[1.0, 0.3, 0.3]] * 3, ece=0.04)
+    target = found(made)["points ahead of the better fixed policy, at the worst test"]
+    assert (target.measured[:4], target.met) == ("-1.5", False)
+
+
 @pytest.mark.parametrize(
     ("ece", "images", "average", "met"), [(0.06, 2000, "0.060", False), (0.06, 900, "0.030", True)]
 )

@@ -154,6 +154,23 @@ def test_each_task_has_the_average_of_its_own_head():
         np.testing.assert_array_equal(learner.predict_proba_many(IMAGES[20:], task=task), before[task])
 
 
+def test_a_new_task_is_one_class_more_of_all():
+    learner = CSSL(**settings())
+    for i, image in enumerate(IMAGES[:30]):
+        learner.learn_one(image, i % 10, task="first")
+    before = learner.engine.average.since
+    learner.learn_one(IMAGES[30], 0, task="second")
+    assert learner.engine.average.since == pytest.approx(before * (1 - 4 / 11) + 2)  # an update for each task
+
+
+def test_a_label_that_is_the_same_changes_nothing():
+    learner = CSSL(**settings())
+    ids = [learner.learn_one(image, i) for i, image in enumerate(IMAGES[:6])]
+    before = learner.fingerprint()
+    assert learner.relabel(ids[2], 2)
+    assert learner.fingerprint() == before
+
+
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_ages_of_rows_are_kept(tmp_path, tasks):
     learner = CSSL(**settings(classes=8))

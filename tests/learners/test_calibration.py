@@ -107,6 +107,18 @@ def test_what_is_forgotten_is_not_looked_at():
     assert len(learner._calibration.held) == 2
 
 
+def test_of_what_is_left_a_tenth_is_kept_back():
+    learner = CSSL(size=8, replay=6, channels=3, passes=1)
+    ids = [learner.learn_one(image, i % 2) for i, image in enumerate(np.concatenate([IMAGES] * 2))]
+    held = list(learner._calibration.held)
+    assert len(held) > 6
+    for id in ids:
+        if id not in held:
+            learner.forget(id)
+            assert learner.buffer.index.held_out <= 1 + len(learner.buffer) // EVERY
+    assert learner.buffer.index.held_out == len(learner._calibration.held)
+
+
 def walks(tracks, frames, seed=0):
     """Return tracks of frames that change little from one to the next, and the track of each."""
     rng = np.random.default_rng(seed)
@@ -170,10 +182,10 @@ def test_a_shuffled_stream_is_tested_until_enough_are_kept_back(monkeypatch):
     assert heard[:7] == [0, 2, 1, 0, 1, 2, 0]  # not the first of a class, nor one after its like
     alone = Calibration()
     alone.held = list(range(ENOUGH))
-    assert not alone.meet(mine.buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0))
+    assert not alone.meet(mine.buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)
     alone.held.pop()
-    assert not alone.meet(mine.buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0))  # the second of a run
-    assert alone.meet(mine.buffer, IMAGES[0], 2, 10**6, np.random.default_rng(0))
+    assert not alone.meet(mine.buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)  # the second of a run
+    assert alone.meet(mine.buffer, IMAGES[0], 2, 10**6, np.random.default_rng(0), True)
 
 
 def test_tests_before_learning_decide_until_something_is_kept_back():
@@ -195,7 +207,7 @@ def test_many_tests_outweigh_the_first_that_are_kept_back_until_they_are_old(unh
         mine.hear(row[None], np.array([label]))
     centre = np.log(mine.temperature)
     for id in range(unheard):
-        mine.meet(fresh, np.zeros((2, 2, 3), np.uint8), 0, id, np.random.default_rng(0))
+        mine.meet(fresh, np.zeros((2, 2, 3), np.uint8), 0, id, np.random.default_rng(0), True)
     logits, labels = overconfident(10, 0.5, seed=1)
     mine.held = list(range(10))
     mine.fit(logits, labels)

@@ -190,6 +190,32 @@ def test_undo_takes_the_last_label_back():
     assert learner.engine.classifier.rows == 4  # the row it had is used again
 
 
+def test_what_failed_is_not_undone_once_more(monkeypatch):
+    learner = CSSL(size=8, replay=4, channels=3)
+    pictures = images(4)
+    learner.learn_one(pictures[0], "a", id=1)
+    learner.learn_one(pictures[1], "b", id=2)
+    with monkeypatch.context() as broken:
+        broken.setattr(learner.engine, "update", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            learner.learn_one(pictures[2], "b", id=2)  # which was the last
+    assert learner.classes_ == ["a"]
+    with pytest.raises(ValueError, match="nothing to undo"):
+        learner.undo()
+    learner.learn_one(pictures[3], "b", id=2)
+    assert learner.classes_ == ["a", "b"]
+
+
+def test_a_class_may_be_opened_where_torch_infers_only():
+    learner = CSSL(size=8, replay=4, channels=3)
+    first, second = images(2)
+    id = learner.learn_one(first, "a")
+    with torch.inference_mode():
+        learner.relabel(id, "b")
+    learner.learn_one(second, "a")
+    assert learner.classes_ == ["a", "b"]
+
+
 def test_undo_of_an_example_that_was_evicted_at_once():
     learner = taught(12, 2, capacity=1, evict="reservoir")
     for i in range(50):  # a reservoir of one soon drops a new example

@@ -102,8 +102,9 @@ def targets(summary: Record) -> list[Target]:
 
 def _never_behind(whom: str, ours: Numbers, theirs: Numbers) -> Target:
     gain, half = behind(ours, theirs)
-    worst = int(np.argmin(gain))
-    met = bool((gain + np.where(np.isfinite(half), half, 0) >= -SLACK).all())
+    reach = gain + np.where(np.isfinite(half), half, 0)
+    worst = int(np.argmin(reach))
+    met = bool(reach[worst] >= -SLACK)
     limit = f"≥ {-100 * SLACK:g}, or its 95% interval"
     return Target(f"points ahead of {whom}, at the worst test", limit, _points(gain[worst], half[worst]), met)
 
@@ -146,7 +147,7 @@ def overtakes(summary: Record, whom: str) -> int | None:
     ahead = (numbers(summary, OURS, "accuracy") - numbers(summary, whom, "accuracy")).mean(axis=0) > 0
     behind_last = np.flatnonzero(~ahead)
     first = int(behind_last[-1]) + 1 if len(behind_last) else 0
-    return int(numbers(summary, OURS, "step")[0][first]) if first < len(ahead) else None
+    return round(numbers(summary, OURS, "step").mean(axis=0)[first]) if first < len(ahead) else None
 
 
 def draw(summary: Record, path: Path) -> Path:
@@ -154,7 +155,7 @@ def draw(summary: Record, path: Path) -> Path:
     figure, panels = new_figure(5.6, 3.6, panels=2)
     for axes, what in zip(panels, ("accuracy in percent", "ECE"), strict=True):
         for number, name in enumerate(summary["learners"]):
-            steps = numbers(summary, name, "step")[0]
+            steps = numbers(summary, name, "step").mean(axis=0)
             values = 100 * numbers(summary, name, "accuracy") if what != "ECE" else calibration(summary, name)
             look = look_of(number)
             axes.plot(steps, values.mean(axis=0), label=name, linewidth=1.6, markersize=3.5, **look)

@@ -48,7 +48,7 @@ class Average:
             for prefix, module in network.named_modules(remove_duplicate=False)
             for kept in (module._parameters, module._buffers)
             for name in kept
-            if kept[name] is not None and name not in module._non_persistent_buffers_set
+            if name not in module._non_persistent_buffers_set
         ]
         self.updates, self.since = 0, 0.0
         self.values: dict[str, Tensor] = {}

@@ -366,6 +366,8 @@ class Learner(ABC):
             if old is None:
                 return False
             self.classes.check([new])
+            if self.classes.row(new) == old:
+                return True
             row = self.classes.enter(new)
             self._open_rows()
             self._uncount(old)

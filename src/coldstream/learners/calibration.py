@@ -83,13 +83,15 @@ class Calibration:
         """Whether neighbours in the stream are near-duplicates."""
         return self._likeness.duplicates
 
-    def meet(self, buffer: ReplayBuffer, item: NDArray[Any], label: int, id: int, rng: np.random.Generator) -> bool:
-        """Hear of an example before it is learned; return whether to test the network on it, and tell (`hear`)."""
+    def meet(
+        self, buffer: ReplayBuffer, item: NDArray[Any], label: int, id: int, rng: np.random.Generator, known: bool
+    ) -> bool:
+        """Hear of an example before it is learned, and whether its class is known; return whether to `hear` more."""
         before, self._before = self._before, (id, label)
         self._since += 1
-        self.novelty.meet(label)
         members = buffer.index.members[label] if label < len(buffer.index.members) else ()
         if before is None or before[1] != label:
+            self.novelty.begin(label, known)
             return len(members) > 0 and (self.duplicates or len(self.held) < ENOUGH)
         row = buffer.index.find(before[0])
         if row is not None and len(members) >= _MEMBERS:
@@ -112,11 +114,15 @@ class Calibration:
         return number % EVERY == EVERY // 2 and not self.duplicates
 
     def hold(self, buffer: ReplayBuffer, id: int) -> None:
-        """Hear that an example was stored and kept back; give one of the largest class back to replay if too many."""
+        """Hear that an example was stored and kept back; if there are too many, give some back to replay."""
         self.held = [*(other for other in self.rows(buffer) if other != id), id]
+        self._give_back(buffer)
+
+    def _give_back(self, buffer: ReplayBuffer) -> None:
+        """Give those of the largest class back to replay until few enough are left."""
         stored = len(buffer)
         most = min(MOST, 1 + stored // EVERY) if stored > EVERY // 2 else 0  # of a small buffer, few or none
-        if len(self.held) > most:
+        while len(self.held) > most:
             labels = [buffer.label_of(held) for held in self.held]
             largest = max(labels, key=labels.count)
             buffer.release(self.held.pop(labels.index(largest)))
@@ -127,12 +133,20 @@ class Calibration:
             buffer.release(id)
         self.held, self._log = [], self._first_log
 
-    def drop(self, id: int) -> None:
-        """Hear that an example is not stored any more."""
-        if id in self.held:
-            self.held.remove(id)
-            if not self.held:
-                self._log = self._first_log
+    def drop(self, buffer: ReplayBuffer, id: int) -> None:
+        """Hear that an example was forgotten: of fewer that are stored, fewer are kept back."""
+        if not self.held:
+            return
+        self.held = [other for other in self.rows(buffer) if other != id]
+        self._give_back(buffer)
+        if not self.held:
+            self._log = self._first_log
+
+    def merge(self, old: int, new: int) -> None:
+        """Hear that a class went into another."""
+        if self._before is not None and self._before[1] == old:
+            self._before = self._before[0], new
+        self.novelty.merge(old, new)
 
     def rows(self, buffer: ReplayBuffer) -> dict[int, int]:
         """Return the rows of those that are still kept back, by id."""

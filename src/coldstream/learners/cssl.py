@@ -257,7 +257,7 @@ class CSSL(ReplayLearner):
         mine, row = self._calibration, self.buffer.index.find(key)
         if row is not None:  # learned before
             return self.buffer.index.is_held_out(row)
-        fair = mine.meet(self.buffer, item, label, key, self._draw("likeness"))
+        fair = mine.meet(self.buffer, item, label, key, self._draw("likeness"), known)
         if not self._calibrates:
             return False
         if fair and known:
@@ -281,7 +281,7 @@ class CSSL(ReplayLearner):
     def _hurry(self, row: int) -> None:
         """Let the average follow closely: this row's class is new."""
         if self.engine.average:
-            self.engine.average.hurry(row, len(self.classes))
+            self.engine.average.hurry(row, self._tasks.count_classes(self))
 
     def _practise(self, rate: float, step: int) -> None:
         """Go over all that is stored, again and again, while that is so little that a batch has room for it.
@@ -318,8 +318,9 @@ class CSSL(ReplayLearner):
         return super()._logits(items) / self._calibration.temperature
 
     def _novelty(self) -> float:
-        complete = self.classes.limit == len(self.classes.seen())
-        return 0.0 if complete or not self._calibrates else self._calibration.novelty.chance
+        if not self._calibrates or self.classes.limit == len(self.classes):
+            return 0.0
+        return self._calibration.novelty.chance(set(self.classes.seen()))
 
     def _replay(self, step: int, new: int, items: NDArray[Any] | None = None, count: int | None = None) -> Replayed:
         """Sample, decode and augment what is replayed in a step beside `new` new items, and those where given."""
@@ -339,6 +340,8 @@ class CSSL(ReplayLearner):
     def _take_back(self, stored: list[tuple[int, int]], step: int) -> None:
         """Forget new examples whose update failed; what was evicted for them does not come back."""
         self.step = step
+        if self._last is not None and id_key(self._last[0]) in dict(stored):
+            self._last = None
         for key, label in stored:
             self._forget(key)
             self._uncount(label)
@@ -355,12 +358,12 @@ class CSSL(ReplayLearner):
     def _forget(self, key: int) -> None:
         self._ahead.drop()
         super()._forget(key)
-        self._calibration.drop(key)
+        self._calibration.drop(self.buffer, key)
 
     def _merge(self, old: int, new: int) -> None:
         self._ahead.drop()
         super()._merge(old, new)
-        self._calibration.novelty.merge(old, new)
+        self._calibration.merge(old, new)
 
     def _check(self, example: Example) -> None:
         self.buffer.check(example.item)

@@ -196,6 +196,7 @@ class Engine:
         """
         self._compiled, self._compiled_rows = _compiled(self.classifier.body), rows
 
+    @torch.inference_mode(mode=False)
     def grow(self, rows: int) -> None:
         """Give the head `rows` rows; weights and momentum of those that exist keep their bits."""
         if rows > self.classifier.rows:

@@ -156,6 +156,11 @@ class Tasks:
             self.turn_to(learner, number)
             yield number
 
+    def count_classes(self, learner: Learner) -> int:
+        """Return how many classes all tasks have."""
+        others = (task.own["classes"] for number, task in enumerate(self._all) if number != self.at)
+        return len(learner.classes) + sum(map(len, others))
+
     def stored_label(self, learner: Learner, key: int) -> int | None:
         """Turn to the task that stores an example, and return its label there; None where none does."""
         for _ in self.each(learner):
