@@ -99,7 +99,8 @@ class CSSL(ReplayLearner):
     calibrate
         Whether the temperature of predictions is found on examples that are kept back from replay, or where
         neighbours in the stream are near-duplicates, on some before they are learned
-        (`coldstream.learners.calibration`).
+        (`coldstream.learners.calibration`), and predictions leave room for classes that have not come
+        (`coldstream.learners.novelty`).
     passes
         At most so many updates a new example, as long as all that is known is stored and fits several times into a
         batch.
