@@ -44,7 +44,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_example_experiment_is_a_config():
-    from coldstream.experiments.config import make_config, read_config
+    from coldstream.lab.config import make_config, read_config
 
     files = sorted((ROOT / "experiments").glob("*.yaml"))
     assert len(files) >= 3

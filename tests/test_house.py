@@ -10,7 +10,7 @@ import pytest
 import coldstream
 
 ROOT = Path(coldstream.__file__).parent
-SHARED = {"randomness", "phrases", "images", "labels", "native"}
+SHARED = {"randomness", "parsing", "images", "labels", "native"}
 MAY_KNOW = {
     "data": set(),
     "streams": {"data"},
@@ -19,17 +19,19 @@ MAY_KNOW = {
     "models": set(),
     "metrics": set(),
     "learners": {"data", "replay", "augment", "models", "checkpoint"},
-    "experiments": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint", ""},
-    "benchmarks": {"data", "replay", "augment", "models", "learners", "experiments", "checkpoint"},
+    "lab": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint", "paper", ""},
+    "report": {"metrics", "lab", "replay", "checkpoint"},
+    "paper": {"metrics", "lab", "report", "learners", "checkpoint"},
+    "benchmarks": {"data", "replay", "augment", "models", "learners", "lab", "report", "paper", "checkpoint"},
     "checkpoint": {"replay"},
     "images": set(),
     "labels": set(),
     "native": set(),
-    "phrases": set(),
+    "parsing": set(),
     "randomness": set(),
     "sklearn_adapter": {"learners"},
     "checks": {"data", "learners"},
-    "cli": {"benchmarks", "experiments", "learners", "streams", "data", ""},
+    "cli": {"benchmarks", "lab", "report", "paper", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 
@@ -66,7 +68,7 @@ def test_importing_draws_nothing_and_loads_nothing_heavy():
 import os, random, sys
 import numpy as np, torch
 before = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
-import coldstream, coldstream.benchmarks, coldstream.checks, coldstream.experiments
+import coldstream, coldstream.benchmarks, coldstream.checks, coldstream.lab, coldstream.report, coldstream.paper
 after = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
 assert before == after
 print([name for name in ("torchvision", "sklearn", "matplotlib", "faiss", "torch._dynamo") if name in sys.modules])

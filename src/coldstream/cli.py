@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from coldstream.experiments.experiment import Experiment
-    from coldstream.experiments.jobs import Job
+    from coldstream.lab.experiment import Experiment
+    from coldstream.lab.jobs import Job
 
 app = typer.Typer(
     help="Deep networks that learn from one example at a time, from nothing.",
@@ -95,9 +95,9 @@ def run(
     `--set learner.augment="crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`, `--set learner.replay=20`,
     `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
-    from coldstream.experiments import Experiment, make_config
-    from coldstream.experiments.config import DIGITS, learner_changes
-    from coldstream.experiments.names import paper_rows, settings_of
+    from coldstream.lab import Experiment, make_config
+    from coldstream.lab.config import DIGITS, learner_changes
+    from coldstream.lab.names import paper_rows, settings_of
 
     changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
     if resume is not None:
@@ -118,7 +118,8 @@ def run(
 
 
 def _run(experiment: Experiment, jobs: int) -> None:
-    from coldstream.experiments import Stopped, run_jobs, write_report
+    from coldstream.lab import Stopped, run_jobs
+    from coldstream.report.page import write_report
 
     waiting = [job for job in experiment.jobs if not job.finished]
     finished = len(experiment.jobs) - len(waiting)
@@ -140,9 +141,9 @@ def _run(experiment: Experiment, jobs: int) -> None:
 
 def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs: int) -> None:
     """Run parts of the paper's rows, by name; then print each table beside the paper's."""
-    from coldstream.experiments import Experiment, make_config
-    from coldstream.experiments.paper import get_row, results
-    from coldstream.experiments.paper.page import tables
+    from coldstream.lab import Experiment, make_config
+    from coldstream.paper import get_row, results
+    from coldstream.paper.page import tables
 
     runs = Path("runs")
     for name, parts in rows.items():
@@ -151,7 +152,7 @@ def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs:
             if changes and len(rows) == 1:  # among others they are meant for those
                 raise ValueError(f"{row.name} is timed, not streamed; leave --set and --seed out ({changes[0]})")
             from coldstream.benchmarks.run import time_pieces
-            from coldstream.experiments.paper.timing import PART
+            from coldstream.paper.timing import PART
 
             results.write_measured(row, scale, PART, time_pieces(complaints, **row.measured[scale]), runs)
         trees = row.experiments(scale)
@@ -170,7 +171,7 @@ def _say(text: str) -> None:
 
 
 def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
-    from coldstream.experiments.report import event_rows, learner_rows, run_rows
+    from coldstream.report.page import event_rows, learner_rows, run_rows
 
     runs = [(name, i, one) for name, found in summary["learners"].items() for i, one in enumerate(found["runs"])]
     if len(runs) > 1:
@@ -197,7 +198,7 @@ def _table(rows: Sequence[Sequence[str]], title: str) -> Table:
 @app.command()
 def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
     """Show which jobs of a run are finished and how far the others are."""
-    from coldstream.experiments import Experiment
+    from coldstream.lab import Experiment
 
     experiment = Experiment.open(folder)
     rows = [["job", "done", "of", "state"]]
@@ -221,11 +222,12 @@ def report(
     are not there, from the results that are kept beside the page: a seed today and another one tomorrow add up.
     `coldstream report first-labels` writes the runs of the experiments first-labels-... into docs/first-labels.md.
     """
-    from coldstream.experiments import Experiment, write_report
-    from coldstream.experiments.records import Folder
+    from coldstream.lab import Experiment
+    from coldstream.lab.records import Folder
+    from coldstream.report.page import write_report
 
     if folders == [Path("paper")]:
-        from coldstream.experiments.paper import ROWS, page, results
+        from coldstream.paper import ROWS, page, results
 
         runs = Path("runs")
         others = [text for row in ROWS.values() for text in results.left_out(row, "lab", runs, out / "results")]
@@ -235,7 +237,7 @@ def report(
             _say(sentence)
         return
     if folders == [Path("first-labels")]:
-        from coldstream.experiments import first_labels
+        from coldstream.report import first_labels
 
         _say(str(first_labels.write(Path("runs"), out / "first-labels.md")))
         return
@@ -257,7 +259,7 @@ def compare(
     other: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
     """Show what differs between two runs: settings, and results side by side."""
-    from coldstream.experiments.compare import compare_rows, setting_changes
+    from coldstream.report.compare import compare_rows, setting_changes
 
     for line in setting_changes(one, other):
         _say(line)
@@ -274,8 +276,8 @@ def list_(
         return
     if what is not None:
         raise ValueError(f"coldstream list takes nothing, or paper; not {what!r}")
-    from coldstream.experiments.config import read_config
-    from coldstream.experiments.names import experiments_here
+    from coldstream.lab.config import read_config
+    from coldstream.lab.names import experiments_here
     from coldstream.learners import LEARNERS
     from coldstream.streams import ORDERINGS
 
@@ -295,7 +297,7 @@ def list_(
 
 
 def _list_paper() -> None:
-    from coldstream.experiments.paper import ROWS, results
+    from coldstream.paper import ROWS, results
 
     table = Table(title="run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER")
     table.title_justify = "left"
@@ -318,7 +320,7 @@ def _list_paper() -> None:
 @app.command()
 def learners() -> None:
     """Show what each learner needs, freezes and replays, for ResNet18, beside the paper's figures."""
-    from coldstream.learners.facts import facts_rows
+    from coldstream.learners.properties import facts_rows
 
     console.print(_table(facts_rows(), "learners"))
     _say("base: whether it needs base initialisation")
@@ -390,7 +392,7 @@ def data_get(
 ) -> None:
     """Download a data set where that is possible; say what is there already, and how to get what is not."""
     from coldstream.data import DATASETS, catalog, load_dataset
-    from coldstream.phrases import unknown
+    from coldstream.parsing import unknown
 
     if name not in DATASETS and not name.startswith("hf:"):
         raise unknown("data set", name, [*DATASETS, "hf:NAME"])

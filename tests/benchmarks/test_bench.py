@@ -17,7 +17,7 @@ from coldstream.benchmarks.material import (
     ready_batch,
 )
 from coldstream.benchmarks.measuring import Bench, Scale
-from coldstream.learners.engine import Engine
+from coldstream.learners.training.engine import Engine
 from coldstream.models import Classifier
 from coldstream.replay import ReplayBuffer
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coldstream import CSSL
-from coldstream.learners.averaging import Average
+from coldstream.learners.training.averaging import Average
 from coldstream.models import Classifier
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)

@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from coldstream import CSSL
 from coldstream.data import Dataset
-from coldstream.experiments import Experiment, make_config, run_jobs
+from coldstream.lab import Experiment, make_config, run_jobs
 from coldstream.learners import ER, LEARNERS, REMIND, DeepSLDA, LinearProbe, OfflineRecipe
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from coldstream.learners import EndToEnd, GDumb, ICaRL, Offline, OfflineRecipe, train_offline
-from coldstream.learners.engine import Engine
+from coldstream.learners.training.engine import Engine
 from coldstream.models import Classifier
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 
 from coldstream import CSSL
 from coldstream.augment import Policy
-from coldstream.learners.calibration import ENOUGH, EVERY, MOST, PRIOR, Calibration, fit_log_temperature
+from coldstream.learners.confidence.temperature import ENOUGH, EVERY, MOST, PRIOR, Calibration, fit_log_temperature
 from coldstream.replay import ReplayBuffer
 
 COUNT = 4000

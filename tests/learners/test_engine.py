@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from coldstream import CSSL
 from coldstream.data import Dataset, digits
 from coldstream.learners import OfflineRecipe
-from coldstream.learners.engine import Engine
-from coldstream.learners.offline import CORE50_RECIPE
+from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.offline import CORE50_RECIPE
 from coldstream.models import Classifier
 
 

@@ -7,8 +7,8 @@ import torch
 from coldstream.learners import EndToEnd, ICaRL, OfflineRecipe, train_offline
 from coldstream.learners.batches import at_shares
 from coldstream.learners.end_to_end import cross_distilled_loss
-from coldstream.learners.engine import Engine
 from coldstream.learners.exemplars import herd
+from coldstream.learners.training.engine import Engine
 from coldstream.models import Classifier
 
 RNG = np.random.default_rng(1)

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from coldstream.data import Dataset
 from coldstream.learners import ExStream, OfflineRecipe
-from coldstream.learners.adam import Adam
 from coldstream.learners.exstream import Prototypes
+from coldstream.learners.training.adam import Adam
 from coldstream.models import Classifier
 from coldstream.randomness import generator
 

@@ -6,7 +6,7 @@ import pytest
 
 from coldstream.cli import main
 from coldstream.learners import LEARNERS, DeepSLDA, ExStream
-from coldstream.learners.facts import NETWORKS, PAPER, built, facts_rows
+from coldstream.learners.properties import NETWORKS, PAPER, built, facts_rows
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_what_the_paper_says_of_base_initialisation_and_replay_holds(rows):
 
 
 def test_the_command_prints_it(rows, monkeypatch, capsys):
-    monkeypatch.setattr("coldstream.learners.facts.facts_rows", lambda: rows)
+    monkeypatch.setattr("coldstream.learners.properties.facts_rows", lambda: rows)
     monkeypatch.setattr(sys, "argv", ["coldstream", "learners"])
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:

@@ -9,8 +9,8 @@ import torch
 from coldstream import CSSL, native
 from coldstream.augment import Policy
 from coldstream.checks import check_learner
-from coldstream.learners.ahead import Ahead, prefetches
-from coldstream.learners.engine import Engine
+from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.prefetch import Ahead, prefetches
 from coldstream.models import Classifier
 from coldstream.replay import one_hot
 

@@ -9,7 +9,7 @@ import pytest
 from coldstream import CSSL
 from coldstream.data import Dataset
 from coldstream.learners import OfflineRecipe
-from coldstream.learners.novelty import Novelty
+from coldstream.learners.confidence.unseen import Novelty
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 3), dtype=np.uint8)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coldstream import CSSL
-from coldstream.learners.schedules import get_schedule
+from coldstream.learners.training.schedules import get_schedule
 
 
 def test_constant():

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from coldstream.augment.crops import Part, rows_of, spared
 from coldstream.augment.ops import OP_ID, OPS, Floats, Ints, apply_ops
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 from coldstream.randomness import generator
 
 Step = tuple[str, float, int | None]

@@ -16,7 +16,7 @@ from coldstream.augment import compiled
 from coldstream.augment.crops import Crop, Flip, Part, ResizedCrop
 from coldstream.augment.mixing import Mixing
 from coldstream.augment.policies import AutoAugment, RandAugment
-from coldstream.phrases import Call, parse_call, unknown
+from coldstream.parsing import Call, parse_call, unknown
 
 Stage = Crop | ResizedCrop | Flip | AutoAugment | RandAugment
 

@@ -17,7 +17,7 @@ from coldstream import native
 from coldstream.benchmarks.measuring import Action, Bench
 from coldstream.data import load_dataset
 from coldstream.learners import CSSL
-from coldstream.learners.sgd import SGD
+from coldstream.learners.training.sgd import SGD
 from coldstream.models import Classifier
 from coldstream.replay import ReplayBuffer
 

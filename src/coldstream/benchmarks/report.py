@@ -14,7 +14,7 @@ import numpy as np
 from coldstream.benchmarks.measuring import Bench, Row
 from coldstream.benchmarks.targets import Verdict, judge
 from coldstream.checkpoint import write_atomically
-from coldstream.experiments.environment import describe_environment
+from coldstream.lab.environment import describe_environment
 
 Table = list[list[str]]
 _OURS = ("sizes", "storage", "parts")

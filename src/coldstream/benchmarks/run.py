@@ -19,7 +19,7 @@ from coldstream.benchmarks.peers import check_peers, peers
 from coldstream.benchmarks.remind import remind
 from coldstream.benchmarks.slda import slda
 from coldstream.benchmarks.timing import pieces, timing
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from coldstream.data.dataset import Dataset
 from coldstream.data.digits import digits
 from coldstream.data.files import LazyImages
 from coldstream.data.folders import folder
-from coldstream.data.listed import cub200, mit_scenes
+from coldstream.data.list_files import cub200, mit_scenes
 from coldstream.data.registry import DATASETS, catalog, load_dataset
 from coldstream.data.selection import select
 from coldstream.data.sources import Entry, MissingData, data_root

@@ -20,7 +20,7 @@ from coldstream.data.folders import TEST, TRAIN
 from coldstream.data.selection import split_fifth
 from coldstream.data.sources import MissingData
 from coldstream.images import MAX_BYTES, as_array
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 OPTIONS = ("config", "image", "label", "train", "test")
 

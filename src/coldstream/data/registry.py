@@ -13,9 +13,9 @@ from coldstream.data.dataset import Dataset
 from coldstream.data.digits import digits
 from coldstream.data.folders import folder
 from coldstream.data.huggingface import huggingface
-from coldstream.data.listed import cub200, mit_scenes
+from coldstream.data.list_files import cub200, mit_scenes
 from coldstream.data.sources import VARIABLE, Entry, MissingData, Place, Source, data_root
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 _FASHION = "train-images-idx3-ubyte"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coldstream.data.dataset import Dataset
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 Indices = NDArray[np.int64]
 

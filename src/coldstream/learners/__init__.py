@@ -8,10 +8,10 @@ from coldstream.learners.er import ER
 from coldstream.learners.exstream import ExStream
 from coldstream.learners.gdumb import GDumb
 from coldstream.learners.icarl import ICaRL
-from coldstream.learners.joint import Offline
 from coldstream.learners.linear_probe import LinearProbe
-from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.learners.offline import Offline
 from coldstream.learners.remind import REMIND
+from coldstream.learners.training.offline import OfflineRecipe, train_offline
 
 LEARNERS: dict[str, type[Learner]] = {
     "cssl": CSSL,

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from coldstream.checkpoint import Saving, Segment
 from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label
-from coldstream.learners import keeping
-from coldstream.learners.intake import Id, Image, Intake, check_id, id_key, sides, whole
-from coldstream.learners.offline import OfflineRecipe
+from coldstream.learners import persistence
+from coldstream.learners.inputs import Id, Image, Intake, check_id, id_key, sides, whole
 from coldstream.learners.tasks import Tasks
+from coldstream.learners.training.offline import OfflineRecipe
 from coldstream.randomness import generator
 from coldstream.replay import ReplayBuffer
 
@@ -472,7 +472,7 @@ class Learner(ABC):
             So does the next `save`.
         """
         with self._lock:
-            return keeping.save(self, Path(path), extra or {}, wait)
+            return persistence.save(self, Path(path), extra or {}, wait)
 
     @classmethod
     def load(cls, path: str | Path, *, model: Any = None, **changes: Any) -> Self:
@@ -488,7 +488,7 @@ class Learner(ABC):
             Settings that may differ from the saved ones: ``device``, ``storage``, ``memory_format``
             and ``prefetch``.
         """
-        return keeping.load(cls, Path(path), model, changes)
+        return persistence.load(cls, Path(path), model, changes)
 
     def snapshot(self) -> Self:
         """Return a copy that answers with the same bits as this learner does now, however that one learns on.
@@ -497,12 +497,12 @@ class Learner(ABC):
         answers, and refuses to learn, to be edited and to be saved.
         """
         with self._lock:
-            return keeping.snapshot(self)
+            return persistence.snapshot(self)
 
     def fingerprint(self) -> str:
         """Return a hash of everything that later predictions and updates depend on, stored bytes included."""
         with self._lock:
-            return keeping.fingerprint(self)
+            return persistence.fingerprint(self)
 
     def _settings_to_json(self) -> dict[str, Any]:
         return dict(self.settings)

@@ -15,10 +15,10 @@ from coldstream.augment import Policy
 from coldstream.data import Dataset
 from coldstream.labels import Classes
 from coldstream.learners.base import Example
-from coldstream.learners.engine import Engine
-from coldstream.learners.intake import id_key, whole
+from coldstream.learners.inputs import id_key, whole
 from coldstream.learners.network import NetworkLearner
-from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.offline import OfflineRecipe, train_offline
 from coldstream.models import Classifier
 from coldstream.replay import ReplayBuffer
 from coldstream.replay.rows import check_storage

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from coldstream.augment import Policy
 from coldstream.data import Dataset
-from coldstream.learners.ahead import Ahead, check_prefetch, prefetches
 from coldstream.learners.base import Example
-from coldstream.learners.calibration import Calibration
-from coldstream.learners.engine import Normalise, check_compile
-from coldstream.learners.intake import id_key, whole
+from coldstream.learners.confidence.temperature import Calibration
+from coldstream.learners.inputs import id_key, whole
 from coldstream.learners.recipes import AUTO, FIXED, paper_recipe
 from coldstream.learners.replaying import ReplayLearner
+from coldstream.learners.training.engine import Normalise, check_compile
+from coldstream.learners.training.prefetch import Ahead, check_prefetch, prefetches
 from coldstream.models import ModelLike
 from coldstream.randomness import generator, torch_seed
 from coldstream.replay import ReplayBuffer, one_hot
@@ -95,12 +95,13 @@ class CSSL(ReplayLearner):
         policy, such as ``"crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`` or ``"none"``: the paper's
         algorithm as it is.
     average
-        Whether predictions are made with the average of the latest weights (`coldstream.learners.averaging`).
+        Whether predictions are made with the average of the latest weights
+        (`coldstream.learners.training.averaging`).
     calibrate
         Whether the temperature of predictions is found on examples that are kept back from replay, or where
         neighbours in the stream are near-duplicates, on some before they are learned
-        (`coldstream.learners.calibration`), and predictions leave room for classes that have not come
-        (`coldstream.learners.novelty`).
+        (`coldstream.learners.confidence.temperature`), and predictions leave room for classes that have not come
+        (`coldstream.learners.confidence.unseen`).
     passes
         At most so many updates a new example, as long as all that is known is stored and fits several times into a
         batch.

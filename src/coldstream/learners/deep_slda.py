@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from coldstream.learners.base import Example
 from coldstream.learners.network import NetworkLearner
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 COVARIANCES = ("plastic", "fixed")
 _STATISTICS = ("covariance", "means", "seen")

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coldstream.learners.batches import Progress, above_zero, at_shares
-from coldstream.learners.engine import Engine
 from coldstream.learners.exemplars import ExemplarLearner
-from coldstream.learners.intake import whole
+from coldstream.learners.inputs import whole
+from coldstream.learners.training.engine import Engine
 
 
 def cross_distilled_loss(

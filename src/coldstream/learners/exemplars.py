@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from coldstream.learners.batches import BatchLearner, Rows
-from coldstream.learners.engine import Engine
-from coldstream.learners.intake import whole
+from coldstream.learners.inputs import whole
+from coldstream.learners.training.engine import Engine
 
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

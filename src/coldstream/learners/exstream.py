@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from coldstream.learners.adam import Adam
 from coldstream.learners.base import Example
-from coldstream.learners.intake import whole
+from coldstream.learners.inputs import whole
 from coldstream.learners.network import NetworkLearner
+from coldstream.learners.training.adam import Adam
 
 
 class Prototypes:

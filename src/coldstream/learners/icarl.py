@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from coldstream.augment import Policy
 from coldstream.augment.crops import Flip
 from coldstream.learners.batches import Progress, Rows, at_shares
-from coldstream.learners.engine import Engine
 from coldstream.learners.exemplars import ExemplarLearner, unit, unit_features
-from coldstream.learners.offline import OfflineRecipe
+from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.offline import OfflineRecipe
 
 
 class _Recipe(OfflineRecipe):

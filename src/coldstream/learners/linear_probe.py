@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coldstream.learners.base import Example
-from coldstream.learners.intake import id_key
+from coldstream.learners.inputs import id_key
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.replay import ReplayBuffer, one_hot
 

@@ -16,11 +16,11 @@ from coldstream.data import Dataset
 from coldstream.data.dataset import numbered
 from coldstream.labels import Classes
 from coldstream.learners.base import Learner
-from coldstream.learners.engine import Engine, Head, Normalise, check_engine
-from coldstream.learners.intake import id_key, plain
-from coldstream.learners.offline import OfflineRecipe, train_offline
+from coldstream.learners.inputs import id_key, plain
+from coldstream.learners.training.engine import Engine, Head, Normalise, check_engine
+from coldstream.learners.training.offline import OfflineRecipe, train_offline
 from coldstream.models import Classifier, ModelLike, check_init, check_model, load_weights
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 
 class NetworkLearner(Learner):

@@ -1,102 +1,64 @@
-"""Offline training: many shuffled epochs over data that is all there. The reference, and base initialisation."""
+"""Offline training as a learner: joint training on everything seen so far, the upper bound."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
-
-from coldstream.augment import Policy
-from coldstream.learners.engine import Engine
-from coldstream.randomness import generator
-from coldstream.replay import one_hot
+from coldstream.learners.batches import ScratchLearner
+from coldstream.learners.inputs import whole
+from coldstream.learners.training.offline import OfflineRecipe
+from coldstream.models import Classifier
+from coldstream.models.freezing import check_share, first_layers
 
 
-@dataclass(frozen=True)
-class OfflineRecipe:
-    """How a network is trained on a whole data set at once.
+class Offline(ScratchLearner):
+    """Trains from scratch on all examples seen so far whenever a batch ends.
 
-    The defaults are the paper's for base initialisation and, with 200 epochs, for its offline CIFAR-100 model:
-    SGD with momentum 0.9, the rate falling along a cosine, crops and flips. `drops` divides the rate by ten at
-    those epochs instead (the paper's CORe50 recipe).
+    It learns nothing from a stream that a data set would not give: the bound that others are held against. With
+    ``epochs=200`` and ``model="resnet18-cifar"`` it is the paper's offline model of CIFAR-100.
+
+    Parameters
+    ----------
+    epochs, batch, rate, momentum, weight_decay, augment, drops
+        As `coldstream.learners.OfflineRecipe` has them.
+    freeze
+        The share of the body's parameters that stay as `init` gave them, from 0 to 1: whole layers in the order in
+        which they work, from the input on, as many as do not exceed it. A frozen BatchNorm keeps its statistics
+        too. With 1 only the head is trained. `frozen_share` says what it comes to in all, head included.
+    **settings
+        `storage`, and those of `coldstream.learners.network.NetworkLearner`.
     """
 
-    drop: ClassVar[float] = 0.1
-    """What the rate is multiplied by at each of `drops`."""
+    def __init__(
+        self,
+        *,
+        epochs: int = 50,
+        batch: int = 128,
+        rate: float = 0.1,
+        momentum: float = 0.9,
+        weight_decay: float = 5e-4,
+        augment: str = "crop|flip",
+        drops: Sequence[int] = (),
+        freeze: float = 0.0,
+        **settings: Any,
+    ) -> None:
+        check_share(freeze)
+        own = {"drops": [whole("drops", epoch, 0) for epoch in drops], "freeze": freeze}
+        settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
+        super().__init__(own, momentum=momentum, weight_decay=weight_decay, **settings)
 
-    epochs: int = 50
-    batch: int = 128
-    rate: float = 0.1
-    weight_decay: float = 5e-4
-    momentum: float = 0.9
-    augment: str = "crop|flip"
-    drops: tuple[int, ...] = ()
+    def _network(self, shape: tuple[int, ...]) -> Classifier:
+        classifier = super()._network(shape)
+        classifier.freeze(first_layers(classifier.body, shape, self.settings["freeze"]))
+        return classifier
 
-    def __post_init__(self) -> None:
-        for name, value, least in (("epochs", self.epochs, 0), ("batch", self.batch, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} is a whole number from {least}, not {value!r}")
-        if not 0 < self.rate < math.inf:
-            raise ValueError(f"rate is a number above 0, not {self.rate!r}")
-        Policy.parse(self.augment)
+    def frozen_share(self) -> float:
+        """Return the share of the network's parameters that training never changes."""
+        if self.shape is None:
+            return 0.0
+        frozen = (p.numel() for p in self.engine.classifier.parameters() if not p.requires_grad)
+        return sum(frozen) / self.parameters()
 
-    def rate_at(self, epoch: int) -> float:
-        """Return the learning rate of an epoch, counted from 0."""
-        if self.drops:
-            return self.rate * self.drop ** sum(epoch >= drop for drop in self.drops)
-        return self.rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
-
-
-CORE50_RECIPE = OfflineRecipe(epochs=40, rate=0.01, weight_decay=1e-4, augment="none", drops=(15, 30))
-
-
-class Items(Protocol):
-    """Items that can be taken by number: an array of them, or something that decodes them as they are asked for."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, which: NDArray[np.int64], /) -> NDArray[Any]: ...
-
-
-def train_offline(
-    engine: Engine,
-    items: Items,
-    rows: NDArray[np.int64],
-    recipe: OfflineRecipe,
-    seed: int,
-    progress: Callable[[int], None] | None = None,
-    *,
-    teach: Callable[[Tensor, Tensor], Tensor] | None = None,
-    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
-    after: int = 0,
-) -> int:
-    """Train the engine's network on `items` with head rows `rows`; `progress` hears of every epoch done.
-
-    Momentum and weight decay are the engine's: make it with the recipe's. `teach` turns a batch's inputs, as the
-    network gets them, and its one-hot targets into what `loss` takes beside the logits. A network that is trained
-    more than once makes other draws each time if told how many steps came before (`after`); how many there are
-    then is returned.
-    """
-    policy = Policy.parse(recipe.augment)
-    classes = engine.classifier.rows
-    steps = -(-len(items) // recipe.batch)
-    for epoch in range(recipe.epochs):
-        order = generator(seed, after + epoch, "epoch").permutation(len(items))
-        for number, start in enumerate(range(0, len(order), recipe.batch)):
-            step = after + epoch * steps + number
-            batch = order[start : start + recipe.batch]
-            images, targets = engine.prepare(
-                policy.augment(items[batch], seed, step), one_hot(rows[batch], classes), policy, seed, step
-            )
-            if teach is not None:
-                targets = teach(images, targets)
-            engine.update(images, targets, recipe.rate_at(epoch), seed, step, loss=loss)
-        if progress:
-            progress(epoch + 1)
-    return after + recipe.epochs * steps
+    def _recipe(self, kind: type[OfflineRecipe] = OfflineRecipe, **changes: Any) -> OfflineRecipe:
+        return super()._recipe(kind, drops=tuple(self.settings["drops"]), **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 AUTO: dict[str, Any] = {
     "sample": "least-replayed",

@@ -15,7 +15,7 @@ from coldstream.augment.crops import ResizedCrop
 from coldstream.augment.maps import Taps
 from coldstream.augment.mixing import Mixing
 from coldstream.learners.base import Example
-from coldstream.learners.intake import id_key, whole
+from coldstream.learners.inputs import id_key, whole
 from coldstream.learners.replaying import ReplayLearner
 from coldstream.models import Classifier, ModelLike, Split, check_split, split, with_extra
 from coldstream.models.classifier import torch_generator

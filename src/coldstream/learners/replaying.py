@@ -12,10 +12,10 @@ from torch import Tensor
 
 from coldstream.labels import Label, as_label, from_json
 from coldstream.learners.base import Example
-from coldstream.learners.intake import whole
+from coldstream.learners.inputs import whole
 from coldstream.learners.network import NetworkLearner
-from coldstream.learners.schedules import get_schedule
 from coldstream.learners.tasks import check_strategy, shares
+from coldstream.learners.training.schedules import get_schedule
 from coldstream.replay import Capacity, ReplayBuffer
 from coldstream.replay.eviction import get_evictor
 from coldstream.replay.rows import check_storage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coldstream.labels import Label, as_label, spelled
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 from coldstream.randomness import torch_seed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from coldstream.models.resnet import SmallResNet
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 Shape = tuple[int, ...]
 """(channels, height, width) of an image, (features,) of a vector."""

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 
 _HEADS = ("fc.", "classifier.", "head.")
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")

@@ -25,9 +25,9 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from coldstream import native
-from coldstream.phrases import Call, parse_chain, unknown
-from coldstream.replay.enlarging import enlarge
+from coldstream.parsing import Call, parse_chain, unknown
 from coldstream.replay.packing import Bytes, pack, packed_bytes, unpack_high
+from coldstream.replay.upscaling import enlarge
 
 Rows = Bytes | Sequence[bytes]
 """What a buffer hands back: a (count, row_bytes) array, or encoded strings of different lengths."""

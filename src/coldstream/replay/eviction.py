@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream.phrases import Call, parse_call, unknown
+from coldstream.parsing import Call, parse_call, unknown
 
 if TYPE_CHECKING:
     from coldstream.replay.buffer import ReplayBuffer

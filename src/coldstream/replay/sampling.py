@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 from coldstream.replay.index import Index
 
 Sampler = Callable[[Index, int, np.random.Generator], NDArray[np.int64]]

@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from coldstream.data import Dataset
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 from coldstream.randomness import generator
 
 

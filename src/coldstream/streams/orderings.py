@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coldstream.data import Dataset
-from coldstream.phrases import unknown
+from coldstream.parsing import unknown
 from coldstream.randomness import generator
 from coldstream.streams.canonical import clips_by_class, examples_by_class, missing_clip_fields
 from coldstream.streams.class_order import check_class_order, draw_class_order

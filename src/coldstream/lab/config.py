@@ -1,0 +1,404 @@
+"""What an experiment is: one typed tree, YAML on disk, ``--set learner.replay=50`` on the command line.
+
+`learner` holds what all learners have in common, `learners` what each has of its own:
+
+    name: policies
+    data: {name: digits}
+    learner: {replay: 100, capacity: 1MB}
+    learners:
+      crop: {augment: crop}
+      full: {augment: "crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"}
+    seeds: [0, 1, 2]
+
+`tasks` instead of `data` streams several data sets one after another, each with its own head and its own test:
+
+    tasks:
+      flowers: {name: flowers102, classes: 10}
+      birds: {name: cub200, classes: 10}
+    data: {root: DATA}                  # for all tasks that have no root of their own
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from coldstream.augment import Policy
+from coldstream.learners import LEARNERS, REMIND, Learner, OfflineRecipe
+from coldstream.parsing import unknown
+
+Settings = dict[str, Any]
+PRETRAINED = "pretrained"
+"""The `init` of learners that begin from the weights of the section `pretrain`."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, for which 1e-3 is a number too, as in YAML 1.2."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(_Part):
+    """Which data set, and how much of it."""
+
+    name: str = Field("digits", description="a name of `coldstream data list`, a folder or zip, or hf:NAME")
+    root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
+    download: bool = Field(False, description="whether a set that is not there may be downloaded")
+    classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
+    per_class: int | None = Field(None, ge=1, description="only so many training images a class")
+    test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
+
+
+_PLACE = ("root", "download")
+"""What of the data can be said once for all tasks."""
+
+
+class StreamConfig(_Part):
+    """In which order it comes, and when the learner is tested."""
+
+    ordering: str = "class-incremental"
+    test_every: int | None = Field(None, ge=1, description="classes between two tests, for class-incremental")
+    batches: int | None = Field(None, ge=1, description="batches, for iid and instance")
+    classes_per_batch: int | None = Field(None, ge=1, description="for class-iid and class-instance")
+    class_order: list[str] | str | None = Field(None, description="names of the classes, or a file that has them")
+
+
+class RecipeConfig(_Part):
+    """How a network is trained offline."""
+
+    epochs: int = Field(30, ge=0)
+    batch: int = Field(64, ge=1)
+    rate: float = Field(0.1, gt=0)
+    weight_decay: float = Field(5e-4, ge=0, lt=1)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    augment: str = "crop"
+    drops: tuple[int, ...] = ()
+
+    def recipe(self) -> OfflineRecipe:
+        """Return what the learners take."""
+        return OfflineRecipe(**{field.name: getattr(self, field.name) for field in fields(OfflineRecipe)})
+
+
+class OfflineConfig(RecipeConfig):
+    """How the same network is trained offline for comparison: once per test event, with tasks once per task.
+
+    Where `rates` or `augments` are given, a network is trained with each in the place of `rate` and `augment`, and
+    the best on the test images counts: a reference that is chosen on what it is tested on, as the paper's multi-task
+    references are.
+    """
+
+    enabled: bool = True
+    last_only: bool = Field(False, description="one network, of all that was streamed, for all tests")
+    epochs: int = Field(30, ge=1)
+    rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    augments: tuple[str, ...] = ()
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="only of these; none: of all")
+
+    def recipes(self) -> list[OfflineRecipe]:
+        """Return the recipes of which the best counts."""
+        every = product(self.augments or (self.augment,), self.rates or (self.rate,))
+        return [replace(self.recipe(), augment=augment, rate=rate) for augment, rate in every]
+
+
+class BaseConfig(RecipeConfig):
+    """How learners with `init: base` are base-initialised, on the beginning of the stream, which then comes again.
+
+    With tasks that is the beginning of the first one.
+    """
+
+    classes: int | None = Field(None, ge=1, description="the first so many classes; None: the stream's first batch")
+    epochs: int = Field(50, ge=0)
+    batch: int = Field(128, ge=1)
+    augment: str = "crop|flip"
+
+
+class PretrainConfig(RecipeConfig):
+    """On what the network of learners with `init: pretrained` is trained before the stream, and how."""
+
+    data: DataConfig = Field(description="root and download are those of the stream's data where not given")
+    overlap: bool = Field(False, description="whether its classes may come in the stream too")
+    batch: int = Field(128, ge=1)
+    epochs: int = Field(50, ge=1)
+    augment: str = "crop|flip"
+
+
+class Config(_Part):
+    """An experiment: data or tasks, stream, learners, seeds, offline reference."""
+
+    name: str = Field("digits", pattern=r"^[\w.-]+$")
+    data: DataConfig = DataConfig()
+    tasks: dict[Annotated[str, Field(min_length=1)], DataConfig] = Field(
+        default_factory=dict, description="the data of each task, in the order in which they come"
+    )
+    stream: StreamConfig = StreamConfig()
+    learner: Settings = Field(default_factory=dict, description="settings that all learners have in common")
+    learners: dict[str, Settings] = Field({"cssl": {}}, min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
+    offline: OfflineConfig = OfflineConfig()
+    base: BaseConfig = BaseConfig()
+    pretrain: PretrainConfig | None = None
+    prequential: bool = Field(True, description="predict each example before learning it")
+    evaluate: Literal["between", "beside"] = Field(
+        "between", description="test between two steps, or a snapshot beside them while the stream goes on"
+    )
+    checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
+    threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
+    tensorboard: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place_for_all_tasks(cls, tree: Any) -> Any:
+        """Let tasks without a `root` or `download` of their own have those of `data`."""
+        tasks, data = (tree.get(part) if isinstance(tree, dict) else None for part in ("tasks", "data"))
+        if not isinstance(tasks, dict) or not isinstance(data, dict):
+            return tree
+        common = {key: data[key] for key in _PLACE if key in data}
+        return {**tree, "tasks": {t: {**common, **own} if isinstance(own, dict) else own for t, own in tasks.items()}}
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_data(self) -> Config:
+        own = [key for key, value in self.data if key not in _PLACE and value != getattr(DataConfig(), key)]
+        if self.tasks and own:
+            raise ValueError(
+                f"data.{own[0]} is of an experiment without tasks: each of the tasks has its own data; beside "
+                f"tasks, only {' and '.join(f'data.{key}' for key in _PLACE)} can be given, for all of them"
+            )
+        return self
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == "store":
+            raise ValueError("runs/store is where the results of all experiments are; choose another name")
+        return name
+
+    @field_validator("seeds")
+    @classmethod
+    def _are_distinct(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("the same seed twice is not two runs; write each once")
+        return seeds
+
+
+DIGITS: Settings = {
+    "name": "digits",
+    "stream": {"test_every": 2},
+    "learner": {"model": "resnet8-16", "codec": "quantize(4)", "capacity": "1MB", "replay": 100, "augment": "crop"},
+}
+"""The main job: settings chosen for small grey digits."""
+
+
+def learner_class(kind: str) -> type[Learner]:
+    """Return the learner of a registered name, or of ``module:Class`` in the current folder or on the path."""
+    if ":" not in kind:
+        if kind not in LEARNERS:
+            raise unknown("learner", kind, LEARNERS)
+        return LEARNERS[kind]
+    module, _, name = kind.partition(":")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever a file of the user's does when it is loaded
+        raise ValueError(f"learner {kind!r} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove("")
+    if not (inspect.isclass(found) and issubclass(found, Learner)):
+        raise ValueError(f"learner {kind!r} is not a class derived from coldstream.Learner")
+    return found
+
+
+def _settings_of(kind: type[Learner]) -> Settings:
+    """Return all settings of a learner and their defaults, those that it hands on to its base classes included."""
+    defaults: Settings = {}
+    for owner in kind.__mro__:
+        if "__init__" not in vars(owner):
+            continue
+        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
+        defaults = {**own, **defaults}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return defaults
+
+
+def _check_common(config: Config) -> None:
+    """Refuse a common setting that no learner has; one that some have is for those."""
+    kinds = {learner_class(str(own.get("kind", "cssl"))) for own in (config.learner, *config.learners.values())}
+    known = {key for kind in (*kinds, *LEARNERS.values()) for key in _settings_of(kind)} | {"kind"}
+    for key in config.learner:
+        if key == "seed":
+            raise ValueError("setting 'learner.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
+        if key not in known:
+            raise unknown("setting of a learner", key, sorted(known - {"seed"}))
+
+
+def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
+    """Return a learner's class and all its settings, defaults spelled out."""
+    own = {key: value for key, value in config.learners[name].items() if key != "base_init"}
+    kind = learner_class(str(own.pop("kind", config.learner.get("kind", "cssl"))))
+    defaults = _settings_of(kind)
+    given = {**{key: value for key, value in config.learner.items() if key in defaults}, **own}
+    for key in given:
+        if key == "seed":
+            raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
+        if key not in defaults:
+            raise unknown(f"setting of learner {name!r} ({kind.__name__})", key, [d for d in defaults if d != "seed"])
+    settings = {**defaults, **given}
+    settings.pop("seed", None)
+    for key, value in settings.items():
+        if value is inspect.Parameter.empty:
+            raise ValueError(f"learner {name!r} ({kind.__name__}) needs setting {key!r}, which has no default")
+    return kind, settings
+
+
+def asks_for_base_init(config: Config, name: str) -> bool:
+    """Return whether a learner is base-initialised although `init` gives it weights: `base_init: true` of its own."""
+    asked = config.learners[name].get("base_init", False)
+    if not isinstance(asked, bool):
+        raise ValueError(f"setting 'learners.{name}.base_init': true or false, not {asked!r}")
+    kind, _ = learner_settings(config, name)
+    if asked and (kind.batch_incremental or kind.base_init is Learner.base_init):
+        raise ValueError(f"learner {name!r} ({kind.__name__}) has no base initialisation; leave base_init out")
+    return asked
+
+
+def read_config(path: Path) -> Settings:
+    """Read a YAML file into a tree of settings."""
+    try:
+        tree = yaml.load(path.read_text(), _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if tree is not None and not isinstance(tree, dict):
+        raise ValueError(f"{path}: a config is a tree of settings, not {type(tree).__name__}")
+    return tree or {}
+
+
+def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
+    """Return the config of a tree of settings with ``key=value`` changes on top, checked down to the learners."""
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"--set takes key=value, such as learner.replay=50, not {change!r}")
+        try:
+            value = yaml.load(text, _Loader)
+        except yaml.YAMLError:
+            raise ValueError(f"--set {change!r}: the value is not YAML; quote it: --set '{key}=\"...\"'") from None
+        tree = _with(tree, key.strip().split("."), value)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
+    recipes = [config.offline, config.base, *([config.pretrain] if config.pretrain else [])]
+    for policy in (*(recipe.augment for recipe in recipes), *config.offline.augments):
+        Policy.parse(policy)
+    _check_common(config)
+    for name in config.learners:
+        kind, settings = learner_settings(config, name)
+        asks_for_base_init(config, name)
+        if settings.get("init") == PRETRAINED and config.pretrain is None:
+            raise ValueError(
+                f"learner {name!r} has init: {PRETRAINED}, and nothing says on what; add a section pretrain: "
+                "{data: {name: ..., classes: [...]}}"
+            )
+        if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
+            settings["counts"] = {("any", "any") if config.tasks else "any": 1}
+        try:
+            kind(**settings, seed=0)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"learner {name!r}: a setting is of the wrong kind: {error}") from error
+    return config
+
+
+def learner_changes(kinds: Sequence[str], *, default: bool) -> list[str]:
+    """Return the changes that put these learners into an experiment, by the name of the kind or of the class.
+
+    The default experiment's network is too small for REMIND, which gets the next larger one there.
+    """
+    names = [kind.rpartition(":")[2].lower() for kind in kinds]
+    if len(set(names)) < len(names):
+        raise ValueError(f"--learner: two of {', '.join(kinds)} have the same name; put them into a file under two")
+    changes = [f"learners.{name}.kind={kind}" for name, kind in zip(names, kinds, strict=True)]
+    splits = [name for name, kind in zip(names, kinds, strict=True) if issubclass(learner_class(kind), REMIND)]
+    return changes + [f"learners.{name}.model=resnet14-16" for name in splits if default]
+
+
+def _with(tree: Settings, path: list[str], value: Any) -> Settings:
+    inner = tree.get(path[0])
+    if len(path) > 1:
+        value = _with(inner if isinstance(inner, dict) else {}, path[1:], value)
+    return {**tree, path[0]: value}
+
+
+def _explain(error: Any) -> str:
+    path = [str(part) for part in error["loc"]]
+    if not path:  # about several settings together
+        return str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] != "extra_forbidden":
+        return f"setting {'.'.join(path)!r}: {error['msg'].lower()}, got {error['input']!r}"
+    part: Any = Config
+    for name in path[:-1]:
+        inner = get_args(part)[1] if get_origin(part) is dict else part.model_fields[name].annotation
+        part = _without_none(inner)
+    valid = list(part.model_fields)
+    near = difflib.get_close_matches(path[-1], valid, n=1, cutoff=0.5)
+    elsewhere = [f"{n}.{path[-1]}" for n, f in Config.model_fields.items() if path[-1] in _fields(n, f.annotation)]
+    hint = elsewhere or near
+    return f"unknown setting {'.'.join(path)!r};" + (
+        f" did you mean {hint[0]!r}?" if hint else f" valid: {', '.join(valid)}"
+    )
+
+
+def _fields(name: str, annotation: Any) -> list[str]:
+    if name == "learner":
+        return list(_settings_of(LEARNERS["cssl"]))
+    return list(getattr(_without_none(annotation), "model_fields", ()))
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return what a setting is when it is given."""
+    if get_origin(annotation) is dict:
+        return annotation
+    return next((one for one in get_args(annotation) if one is not type(None)), annotation)
+
+
+def write_config(config: Config) -> str:
+    """Return the config as YAML, every setting spelled out, down to each learner's."""
+    tree = config.model_dump(mode="json")
+    for name in config.learners:
+        _, settings = learner_settings(config, name)
+        given = {**config.learner, **config.learners[name]}
+        beside = {"base_init": True} if asks_for_base_init(config, name) else {}
+        tree["learners"][name] = {"kind": given.get("kind", "cssl"), **beside, **settings}
+    tree["learner"] = {}
+    return yaml.safe_dump(tree, sort_keys=False)
+
+
+def changes_between(old: Settings, new: Settings, path: str = "") -> list[str]:
+    """Return what differs between two trees of settings, a line each."""
+    lines = []
+    for key in [*old, *(key for key in new if key not in old)]:
+        where = f"{path}{key}"
+        one, two = old.get(key), new.get(key)
+        if isinstance(one, dict) and isinstance(two, dict):
+            lines += changes_between(one, two, f"{where}.")
+        elif one != two:
+            lines.append(f"{where}: {one!r} → {two!r}")
+    return lines

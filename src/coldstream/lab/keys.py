@@ -1,0 +1,138 @@
+"""Addresses of results: a hash of everything that matters, so that equal work is shared and other work never."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[2]
+
+
+@lru_cache
+def code_version(*modules: str) -> str:
+    """Return a hash of the code of modules of this package, and of all in it that they import.
+
+    A change of code that could change a result changes the hash. Comments, docstrings and layout do not. A method
+    that is added leaves the results of the others valid.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(sources(*modules)):
+        digest.update(str(file.relative_to(_ROOT)).encode() + b"\0" + code_of(file) + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def code_of(file: Path) -> bytes:
+    """Return the syntax tree of a Python file without docstrings, as text; another file's bytes as they are."""
+    if file.suffix != ".py":
+        return file.read_bytes()
+    tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):  # a string that stands alone does nothing: docstrings, also those of attributes
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    return ast.dump(tree).encode()
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
+@lru_cache
+def sources(*modules: str) -> frozenset[Path]:
+    """Return the files of modules and of everything in this package that they import, at the top or later."""
+    found: set[Path] = set()
+    waiting = [file for name in modules if (file := _file(name))]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += _imported(file)
+    compiled = {file.with_name("kernels.c") for file in found if file.name == "native.py"}
+    return frozenset(found | compiled)
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # What is imported from a package may be a module of it, or a name that its __init__ has.
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [part if _file(part) else node.module for part in parts]
+        yield from (found for name in names if (found := _file(name)))
+
+
+def _file(module: str) -> Path | None:
+    if module.split(".")[0] != "coldstream":
+        return None
+    path = _ROOT.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def learner_version(kind: type) -> str:
+    """Return a hash of the source that a learner's results depend on.
+
+    Of a user's own, also of the files that it and its base classes are written in, and of the modules beside these
+    that they import.
+    """
+    owners = [owner.__module__ for owner in kind.__mro__ if owner.__module__.startswith("coldstream.")]
+    version = code_version(*sorted(set(owners)), "coldstream.lab.jobs")
+    found: set[Path] = set()
+    waiting = [Path(inspect.getfile(owner)) for owner in kind.__mro__ if _is_users(owner.__module__)]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += _beside(file)
+    if not found:
+        return version
+    digest = hashlib.sha256()
+    for file in sorted(found):
+        digest.update(file.name.encode() + b"\0" + code_of(file) + b"\0")
+    return version + digest.hexdigest()[:16]
+
+
+def _is_users(module: str) -> bool:
+    return module.split(".")[0] not in ("coldstream", "builtins", "abc", "typing")
+
+
+def _beside(file: Path) -> Iterator[Path]:
+    """Return the modules that a file imports and that are in its folder."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+        for name in names:
+            path = file.parent.joinpath(*name.split("."))
+            yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+
+
+def content_of(path: Any) -> str | None:
+    """Return a hash of a file's content, where it is the path of one."""
+    if not isinstance(path, (str, Path)) or not Path(path).is_file():
+        return None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def key_of(facts: dict[str, Any]) -> str:
+    """Return the address of a result that depends on these facts."""
+    text = json.dumps(_with_names(facts), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _with_names(value: Any) -> Any:
+    """Return the same with dicts that JSON has no keys for, such as counts by (task, label), as pairs."""
+    if not isinstance(value, dict):
+        return value
+    named = {key: _with_names(inner) for key, inner in value.items()}
+    return named if all(isinstance(key, str | int) for key in named) else sorted(map(list, named.items()), key=repr)

@@ -1,0 +1,1 @@
+"""How sure predictions may be: temperature, unseen classes."""

@@ -1,0 +1,184 @@
+"""What a table or figure of the paper is here: parts, each an experiment, at two scales, and what they claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+Settings = dict[str, Any]
+
+SCALES = ("lab", "paper")
+LOWER_IS_BETTER = ("average_ece",)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where experiments of one kind take place: all that their arms have in common, at one scale.
+
+    Attributes
+    ----------
+    tree
+        Settings of an experiment (`coldstream.lab.config.Config`), without `name` and `learners`.
+    images, image_bytes
+        Of the stream: how many come, and the bytes of a raw one; what a replay buffer's share is a share of.
+    method
+        Settings of CSSL.
+    pretrained
+        Settings of a learner that begins pre-trained.
+    large
+        Settings of a frozen extractor that begins from ImageNet's weights in the paper.
+    """
+
+    scale: str
+    tree: Settings
+    images: int
+    image_bytes: int
+    method: Settings
+    pretrained: Settings = field(default_factory=dict)
+    large: Settings = field(default_factory=dict)
+
+    @property
+    def lab(self) -> bool:
+        return self.scale == "lab"
+
+    def bytes(self, paper: str, share: float) -> str | int:
+        """Return a capacity: the paper's own figure, or at lab scale as large a share of the raw stream."""
+        return f"{round(share * self.images * self.image_bytes)}B" if self.lab else paper
+
+    def examples(self, share: float) -> int:
+        """Return a capacity in examples: a share of those that come."""
+        return round(share * self.images)
+
+    def experiment(self, learners: Mapping[str, Settings], **changes: Any) -> Settings:
+        """Return an experiment of these learners; `changes` replace or extend sections of the tree."""
+        tree = {**self.tree, "learners": {name: dict(own) for name, own in learners.items()}}
+        for key, value in changes.items():
+            before = tree.get(key)
+            tree[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+        return tree
+
+
+Ref = tuple[str, str]
+"""(part, learner)."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """That one is ahead of another, by more than `margin`, in one number of each run; seeds are paired.
+
+    `metric` may be that of one of several tasks: ``accuracy of flowers``. With `share`, that much of the first one's
+    number is still ahead of the other's.
+    """
+
+    better: Ref
+    worse: Ref
+    metric: str = "omega_per_event"
+    margin: float = 0.0
+    share: float = 1.0
+
+    @property
+    def sign(self) -> int:
+        return -1 if self.metric in LOWER_IS_BETTER else 1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, or its tables show, in a form that numbers can confirm or contradict."""
+
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is drawn of a row beside its table.
+
+    `kind` is one of `coldstream.paper.pictures.KINDS`; `options` are its own.
+    """
+
+    kind: str
+    title: str
+    options: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table or figure of the paper.
+
+    Attributes
+    ----------
+    name
+        Its label in the paper's source.
+    varies, fixed
+        In words: what differs between the arms, and what does not.
+    setting
+        Scale -> where it takes place.
+    parts
+        That -> the experiments, by name.
+    metrics
+        Which numbers of a run make the table, the first one above all.
+    numbers
+        The paper's, by part, learner and metric: (mean, standard deviation or None).
+    lab
+        In words: the lab scale, and what was tried to find it.
+    layout
+        A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
+    measured
+        For a row that is timed instead of streamed: scale -> what is timed (`coldstream.benchmarks.timing.pieces`).
+    """
+
+    name: str
+    title: str
+    varies: str
+    fixed: str
+    setting: Callable[[str], Setting]
+    parts: Callable[[Setting], dict[str, Settings]]
+    metrics: tuple[str, ...]
+    numbers: Mapping[tuple[str, str, str], tuple[float, float | None]]
+    claims: tuple[Claim, ...]
+    lab: str
+    figures: tuple[Figure, ...] = ()
+    layout: Literal["tables", "columns", "lines"] = "tables"
+    measured: Mapping[str, Settings] | None = None
+
+    @property
+    def slug(self) -> str:
+        """Its name where a colon will not do."""
+        return self.name.replace(":", "-")
+
+    @property
+    def name_on_command_line(self) -> str:
+        """What to write after `coldstream run`."""
+        return f"paper/{self.name}"
+
+    def experiments(self, scale: str) -> dict[str, Settings]:
+        """Return the settings of every part, with a name that no other part has."""
+        found = self.parts(self.setting(scale))
+        return {
+            part: {"name": f"{self.slug}-{scale}" + (f"-{slug(part)}" if len(found) > 1 else ""), **tree}
+            for part, tree in found.items()
+        }
+
+
+def slug(text: str) -> str:
+    """Return a text as part of a file's name.
+
+    Examples
+    --------
+    >>> slug("class iid, pre-trained")
+    'class-iid-pre-trained'
+    """
+    return "-".join("".join(c if c.isalnum() or c in "-." else " " for c in text).split())
+
+
+def above(part: str, better: Sequence[str] | str, worse: Sequence[str] | str, **more: Any) -> tuple[Comparison, ...]:
+    """Return that each of some learners is better than each of others in a part."""
+    ones, others = ([names] if isinstance(names, str) else list(names) for names in (better, worse))
+    return tuple(Comparison((part, one), (part, other), **more) for one in ones for other in others)
+
+
+def falling(part: str, learners: Sequence[str], **more: Any) -> tuple[Comparison, ...]:
+    """Return that each learner of a part is better than the next."""
+    return tuple(Comparison((part, one), (part, other), **more) for one, other in pairwise(learners))

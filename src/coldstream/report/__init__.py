@@ -1,0 +1,1 @@
+"""What runs found, for people: tables, plots and pages."""

@@ -1,0 +1,601 @@
+"""The paper's tables as they are run: at paper scale on small stand-ins, on the command line, as pages and pictures.
+
+The stand-ins have the official layouts and random pixels. ImageNet's weights are random too, in the file in which
+torchvision keeps what it downloaded, where no checksum is compared any more.
+"""
+
+import io
+import re
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+import layouts
+from coldstream.cli import main
+from coldstream.lab import Experiment, make_config, run_jobs
+from coldstream.models.registry import build_body
+from coldstream.paper import ROWS, crossing, page, pictures, results, timing
+from coldstream.report import plots
+
+torchvision = pytest.importorskip("torchvision")
+pytest.importorskip("scipy.io")
+
+STREAMED = {name: row for name, row in ROWS.items() if row.measured is None}
+WEIGHTS = "IMAGENET1K_V1"
+SMALL = "resnet10-16"
+EXAMPLES = {"cifar100": 20, "cifar10": 10, "imagenet": 9, "core50": 12, "tasks": 16}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of every data set that the paper scale uses, and TORCH_HOME with weights."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        # Two images of each of ten classes: as many classes as the crossing has, as many images as it has tests.
+        names = [f"thing {number}" for number in range(10)]
+        layouts.cifar100(folder, patch, {"train": [*range(10)] * 2, "test": [*range(10)]}, names)
+        batches = {**{f"data_batch_{i}": [0, 1] for i in range(1, 6)}, "test_batch": [0, 1]}
+        layouts.cifar10(folder, patch, batches, names)
+        layouts.imagenet(folder, _folders(3, 0), _folders(1, 50))
+        # Objects 1, 6 and 11 are of three classes, session 3 is for testing; of 21 frames two are taken.
+        layouts.core50(folder, (1, 2, 3), (1, 6, 11), 21, lambda *which: layouts.picture(which, 16, 16))
+        _tasks(folder, patch)
+        patch.setenv("TORCH_HOME", str(folder))
+        (folder / "hub" / "checkpoints").mkdir(parents=True)
+        file = torchvision.models.ResNet18_Weights[WEIGHTS].url.rsplit("/", 1)[1]
+        torch.manual_seed(0)
+        torch.save(torchvision.models.resnet18().state_dict(), folder / "hub" / "checkpoints" / file)
+        body, _ = build_body(SMALL, (3, 32, 32))
+        safetensors.torch.save_file(body.state_dict(), folder / "small.safetensors")
+        yield folder
+
+
+def _folders(count, first):
+    """Pictures of three classes, none as large as another."""
+    return {f"n0144000{c}": [_photo(first + 10 * c + i) for i in range(count)] for c in range(3)}
+
+
+def _photo(number):
+    return layouts.picture(number, 36 + number % 7, 40 + number % 5)
+
+
+def _tasks(folder, patch):
+    """Two classes each, two images to learn and one to test."""
+    birds = [(c, f"{i}.jpg", i < 2, _photo(100 + 10 * c + i)) for c in (1, 2) for i in range(3)]
+    layouts.cub200(folder, {1: "001.Black", 2: "002.Laysan"}, birds)
+    rooms = {
+        f"{name}/{i}.jpg": _photo(200 + 10 * c + i) for c, name in enumerate(("bar", "church")) for i in range(3)
+    }
+    train, test = ("".join(f"{r}\n" for r in rooms if ("2.jpg" in r) == last) for last in (False, True))
+    layouts.mit_scenes(folder, rooms, train, test)
+    photos = [_photo(300 + i) for i in range(6)]
+    layouts.flowers102(folder, patch, [1, 1, 1, 2, 2, 2], photos, [1, 4], [2, 5], [3, 6])
+    variants = ("707-320", "A300B4")
+    of = [(i, variants[i // 3]) for i in range(6)]
+    layouts.fgvc_aircraft(folder, variants, photos, [one for one in of if one[0] % 3 < 2], [of[2], of[5]])
+
+
+# Paper scale on stand-ins.
+
+
+@pytest.mark.parametrize("row", STREAMED)
+def test_the_paper_scale_is_valid(row, root):
+    for part, tree in ROWS[row].experiments("paper").items():
+        config = make_config(tree, [f"data.root={root}"])
+        assert list(config.learners) == list(tree["learners"]), part
+        assert {config.data.root, *(task.root for task in config.tasks.values())} == {str(root)}
+
+
+def test_what_is_measured_is_valid():
+    """A row that is timed takes the settings of a learner."""
+    for scale, settings in timing.TIMING.measured.items():
+        network = {key: value for key, value in settings.items() if key != "iterations"}
+        assert make_config({"name": scale, "learner": network})
+
+
+def short(tree, root, arms, *, unchanged=False, weights=None):
+    """An experiment of some arms of a part, as little changed as will make it short.
+
+    One seed, one epoch wherever there are some; a small network and images of 32 x 32, unless `unchanged`. Arms that
+    begin from ImageNet's weights keep ResNet18, or begin from `weights` of the small network.
+    """
+    learners = {}
+    for name in arms:
+        own = dict(tree["learners"][name])
+        own |= {key: 1 for key in ("epochs", "fine_epochs") if key in own}
+        if not unchanged and own.get("init") == WEIGHTS and weights is None:
+            # At 32 x 32 one place is left in the end: of a few images alone it has no statistics.
+            own |= {"model": "resnet18", "size": 64}
+        elif not unchanged:
+            own |= {"model": SMALL} if "model" in own else {}
+            own |= {"size": 32} if "size" in own else {}
+            own |= {"init": str(weights)} if own.get("init") == WEIGHTS else {}
+        learners[name] = own
+    changes = [f"data.root={root}", "seeds=[0]", "base.epochs=1", "offline.epochs=1"]
+    changes += ["pretrain.epochs=1"] if "pretrain" in tree else []
+    if not unchanged and tree["learner"]["model"].startswith("resnet18"):
+        changes += [f"learner.model={SMALL}", "learner.size=32"]
+    return make_config({**tree, "learners": learners}, changes)
+
+
+def run(config, runs):
+    """Run an experiment to its end; return what it found."""
+    experiment = Experiment.create(config, runs / config.name)
+    run_jobs(experiment)
+    found = experiment.results()
+    assert list(found["learners"]) == list(config.learners)
+    kind = "tasks" if config.tasks else config.data.name
+    assert found["examples"] == EXAMPLES[kind]
+    for name, mine in found["learners"].items():
+        (only,) = mine["runs"]
+        assert 0 <= only["final_accuracy"] <= 1, name
+        tests = [event for task in only.get("tasks", {"": only}).values() for event in task["events"]]
+        assert max(event["step"] for event in tests) == EXAMPLES[kind], name
+        references = [task["offline"] for task in only.get("tasks", {"": only}).values()]
+        assert all(bool(reference) == config.offline.enabled for reference in references), name
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One folder for all, so that what tables share is run once."""
+    return tmp_path_factory.mktemp("all") / "runs"
+
+
+@pytest.mark.parametrize("row", STREAMED)
+def test_one_arm_of_each_kind_runs(row, root, runs):
+    parts = list(ROWS[row].experiments("paper").values())
+    for tree in {tree["name"]: tree for tree in (parts[0], parts[-1])}.values():
+        kinds = {own["kind"]: name for name, own in reversed(tree["learners"].items())}
+        run(short(tree, root, kinds.values(), weights=root / "small.safetensors"), runs / "one")
+
+
+def test_weights_of_imagenet(root, tmp_path):
+    """The file is looked for, by the name of the weights, where torchvision keeps it."""
+    tree = ROWS["fig:cifar100_cssl"].experiments("paper")["CIFAR100"]
+    changed = {**tree, "offline": {"enabled": False}}
+    run(short(changed, root, ["Deep SLDA"]), tmp_path / "runs")
+    (root / "hub" / "checkpoints").rename(root / "hub" / "elsewhere")
+    try:
+        with pytest.raises(ValueError, match=f"'{WEIGHTS}' of resnet18 could not be downloaded"):
+            run(short(changed, root, ["Deep SLDA"]), tmp_path / "others")
+    finally:
+        (root / "hub" / "elsewhere").rename(root / "hub" / "checkpoints")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", STREAMED)
+def test_every_arm_runs(row, root, runs):
+    """And fills its place in the table. Tests come after every second class: with one there is no bias."""
+    for tree in ROWS[row].experiments("paper").values():
+        if tree.get("stream", {}).get("test_every"):
+            tree = {**tree, "stream": {**tree["stream"], "test_every": 2}}
+        run(short(tree, root, tree["learners"]), runs)
+    found = results.of_runs(ROWS[row], "paper", runs)
+    # But for Ω: of what is learned from noise in one epoch there may be nothing to be a share of.
+    sure = [metric for metric in ROWS[row].metrics if "omega" not in metric]
+    values = results.values_of(found)
+    for part, tree in ROWS[row].experiments("paper").items():
+        missing = [key for key in product([part], tree["learners"], sure) if len(values.get(key, ())) != 1]
+        assert missing == []
+    assert page.tables(ROWS[row], found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("row", "arms"),
+    [
+        ("T:compress", ["6 bit, 66%"]),
+        ("fig:perf_gap", ["REMIND"]),
+        ("T:imagenet_cssl", ["CSSL + JPEG, 1.5 Gb", "REMIND, 1.5 Gb"]),
+        ("T:diff_arch", ["ResNet101", "MobileNetV2", "DenseNet121", "Wide ResNet50-2"]),
+    ],
+)
+def test_the_networks_of_the_paper(row, arms, root, tmp_path):
+    """At their own size: ResNet18 for images of 32 x 32, and of 224 x 224; other architectures."""
+    (tree,) = ROWS[row].experiments("paper").values()
+    config = short(tree, root, arms, unchanged=True)
+    assert (config.learner["model"], config.learner["size"]) in (("resnet18-cifar", 32), ("resnet18", 224))
+    run(config, tmp_path / "runs")
+
+
+# The command line.
+
+
+def coldstream(*arguments):
+    """Run a command in this process; return its exit code, what it said and what it complained about."""
+    said, complained = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+        patch.setattr(sys, "argv", ["coldstream", *map(str, arguments)])
+        patch.setenv("COLUMNS", "220")
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    return stopped.value.code, said.getvalue(), " ".join(complained.getvalue().split())
+
+
+def tiny(row, **changes):
+    """A row of ten classes, a linear model, one epoch and two replayed."""
+    lab = row.setting("lab")
+    tree = {
+        **lab.tree,
+        "data": {**lab.tree["data"], "classes": 10},
+        "learner": {**lab.tree["learner"], "model": "linear", "classes": 10},
+        "offline": {**lab.tree["offline"], "epochs": 1},
+    }
+    where = replace(lab, tree=tree, method={**lab.method, "replay": 2, **changes})
+    return replace(row, setting=lambda scale: where)
+
+
+COMPRESS = ("run", "paper/T:compress", "--scale", "lab", "--seed", "0")
+
+
+@pytest.fixture(scope="module")
+def finished(root, tmp_path_factory):
+    """A folder in which a T:compress that takes seconds was run, and what the command said."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ROWS, "T:compress", tiny(ROWS["T:compress"]))
+        patch.chdir(tmp_path_factory.mktemp("work"))
+        code, said, complained = coldstream(*COMPRESS, "--set", f"data.root={root}")
+        assert code == 0, complained
+        yield Path.cwd(), said
+
+
+def test_list_shows_every_row(finished, monkeypatch):
+    monkeypatch.chdir(finished[0])
+    code, said, _ = coldstream("list", "paper")
+    assert code == 0
+    lines = {name: [line for line in said.splitlines() if f" {name} " in line] for name in ROWS}
+    assert all(len(mine) == 1 for mine in lines.values()), lines
+    assert {name for name, (line,) in lines.items() if "not run" not in line} == {"T:compress"}
+
+
+def test_a_table_is_printed_beside_the_papers(finished):
+    for name, (mean, sd) in {(key[1]): pair for key, pair in ROWS["T:compress"].numbers.items()}.items():
+        assert re.search(rf"│ {re.escape(name)} .*│ +{mean:.3f} ± {sd:.3f} │", finished[1]), name
+
+
+def test_what_is_finished_is_not_run_again(finished, root, monkeypatch):
+    folder, said = finished
+    monkeypatch.chdir(folder)
+    store = {path: path.stat().st_mtime_ns for path in (folder / "runs" / "store").rglob("*") if path.is_file()}
+    code, again, _ = coldstream(*COMPRESS, "--set", f"data.root={root}")
+    assert code == 0
+    # Seven learners and the offline networks of three tests: after four, eight and ten classes.
+    assert "10 of 10 jobs are finished" in again
+    assert store == {path: path.stat().st_mtime_ns for path in store}
+    assert again[again.index("T:compress, lab") :] == said[said.index("T:compress, lab") :]
+
+
+def test_all_rows_one_after_another(finished, root, tmp_path, monkeypatch):
+    """Where the data are is for those that stream; the one that is timed goes without."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in ROWS if name not in ("T:compress", "T:cssl_timing")]:
+        monkeypatch.delitem(ROWS, name)
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    pieces = {"CSSL": {piece: np.array([1.0, 2.0]) for piece in timing.TIMING.metrics}}
+    monkeypatch.setattr("coldstream.benchmarks.run.time_pieces", lambda console, **settings: pieces)
+    code, said, complained = coldstream("run", "paper", "--scale", "lab", "--seed", "0", "--set", f"data.root={root}")
+    assert code == 0, complained
+    assert "10 of 10 jobs are finished" in said
+    assert "T:cssl_timing, lab scale" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["paper/T:nonsense"], r"unknown table or figure of the paper 'T:nonsense'.*valid: .*T:compress"),
+        (["paper/T:compres"], r"'T:compres'; did you mean 'T:compress'\?"),
+        (["paper/T:compress", "--scale", "huge"], r"unknown scale 'huge'; valid: lab, paper"),
+        (["paper/T:compress", "--scale", "papers"], r"unknown scale 'papers'; did you mean 'paper'\?"),
+        (["paper/T:core50/XX"], r"unknown part of T:core50 'XX'; valid: CI, 'CI, pre-trained', CID,"),
+        (["paper/T:core50/ID, pretrained"], r"did you mean 'ID, pre-trained'\?"),
+        (["--scale", "lab"], r"--scale is for the paper's tables: coldstream run paper/NAME --scale lab"),
+        (["digits", "--scale", "paper"], r"--scale is for the paper's tables"),
+        (["paper/T:compress", "--out", "x"], r"leave --out and --learner out"),
+        (["paper/T:compress", "--learner", "cssl"], r"leave --out and --learner out"),
+        (["paper/T:compress", "--set", "learner.replya=1"], r"did you mean 'replay'\?"),
+        (["paper/T:cssl_timing", "--seed", "1"], r"T:cssl_timing is timed, not streamed; leave --set and --seed out"),
+    ],
+)
+def test_errors(arguments, wanted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, said, complained = coldstream("run", *arguments)
+    assert (code, said) == (2, "")
+    assert re.search(wanted, complained), complained
+    assert list(tmp_path.iterdir()) == []
+
+
+# Pages.
+
+
+def made_up(row, number=lambda part, name, seed, metric: 0.5, *, seeds=2, scale="lab"):
+    """What a row could have found, every number made by hand: two tests, two classes."""
+    parts = {}
+    for part, tree in row.experiments(scale).items():
+        learners = {}
+        for name in [*tree["learners"], *(["offline"] if "tasks" in tree else [])]:
+            learners[name] = [
+                {
+                    "seed": seed,
+                    "numbers": {metric: number(part, name, seed, metric) for metric in row.metrics},
+                    "events": [] if name == "offline" and "tasks" in tree else _events(tree, seed),
+                    "confusion": {"classes": ["b", "a"], "columns": ["a", "b"], "rows": [[1, 3], [4, 0]]},
+                }
+                for seed in range(seeds)
+            ]
+        parts[part] = {"settings": results.address(tree), "examples": 20, "learners": learners}
+    environment = {"commit": "0123456789", "threads": 1, "torch": "2.7"}
+    facts = {"row": row.name, "scale": scale, "date": "2025-01-02", "environment": environment}
+    return {**facts, "parts": parts}
+
+
+def _events(tree, seed):
+    """After 10 and 20 images: accuracy 0.4 and 0.6, with each seed 0.2 more."""
+    return [
+        {"step": step, "accuracy": round(step / 50 + 0.2 + 0.2 * seed, 4), "ece": 0.1, **task}
+        for task in [{"task": task} for task in tree.get("tasks", ())] or [{}]
+        for step in (10, 20)
+    ]
+
+
+def by_share(part, name, seed, metric):
+    """Accuracy by the frozen share, falling but for 40%, which is as good as 20%; the second seed 0.01 worse."""
+    return {"0%": 0.9, "20%": 0.8, "40%": 0.8, "60%": 0.6, "80%": 0.5, "100%": 0.4}[name.split()[0]] - 0.01 * seed
+
+
+@pytest.fixture(scope="module")
+def written(finished):
+    """The page of results, of a finished run and of what was kept of another row."""
+    folder, _ = finished
+    results.keep(made_up(ROWS["fig:layer_freeze"], by_share), folder / "docs" / "results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        code, said, complained = coldstream("report", "paper", "--out", "docs")
+    assert code == 0, complained
+    return folder / "docs", said
+
+
+def test_what_a_report_writes(written):
+    docs, said = written
+    names = ["results.md", "results.html", *(f"paper/{row.slug}.md" for row in ROWS.values())]
+    assert said.split() == [f"docs/{name}" for name in names]
+    assert all((docs / name).is_file() for name in names)
+    run = {path.stem for path in (docs / "paper").iterdir() if "It was not run yet." not in path.read_text()}
+    assert run == {"fig-layer_freeze", "T-compress"}
+    assert "coldstream run paper/T:core50 --scale lab --set data.root" in (docs / "paper" / "T-core50.md").read_text()
+    assert [path.name for path in (docs / "images" / "results").iterdir()] == ["fig-layer_freeze-bars.png"]
+    for page_of, where in (("results.md", ""), ("paper/fig-layer_freeze.md", "../")):
+        text = (docs / page_of).read_text()
+        assert f"![Accuracy by frozen share]({where}images/results/fig-layer_freeze-bars.png)" in text
+    assert (docs / "results.html").read_text().count("data:image/png;base64,") == 1
+
+
+NUMBER = re.compile(r"\d\.\d{3}")
+
+
+def cells(text):
+    """Lines of the tables in Markdown."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_verdicts_in_the_page(written):
+    """Of five steps down one, from 20% to 40%, is none: nothing is lost, with no spread, so that stays undecided."""
+    docs, _ = written
+    rows = cells((docs / "results.md").read_text())
+    undecided = "undecided at this scale"
+    assert ["fig:layer_freeze", "Accuracy falls with the frozen share", undecided, "2"] in rows
+    assert [
+        "fig:layer_freeze",
+        "Training everything is better than training the head alone",
+        "confirmed",
+        "2",
+    ] in rows
+    assert ["Accuracy falls with the frozen share", undecided, "4", "1", "0", "0"] in rows
+    # One seed decides nothing, whatever it found.
+    assert ["T:compress", "6 bits and 66% are better than raw images", undecided, "1"] in rows
+    assert ["T:core50", "", "not run", ""] in rows
+    rows = cells((docs / "paper" / "fig-layer_freeze.md").read_text())
+    falls = "final accuracy (CIFAR100)"
+    assert ["20% frozen", "40% frozen", falls, "+0.000 ± 0.000", "2", undecided] in rows
+    assert ["0% frozen", "100% frozen", falls, "+0.500 ± 0.000", "2", "confirmed"] in rows
+
+
+def test_a_claim_that_numbers_go_against(tmp_path):
+    """The head alone is better by 0.1 with one seed and by 0.4 with the other, 0.25 ± 0.15; then by 0.12 twice."""
+    row = ROWS["fig:layer_freeze"]
+
+    def upside_down(by):
+        return lambda part, name, seed, metric: 0.5 + (by[seed] if name == "100% frozen" else 0)
+
+    for by, verdict in (((0.1, 0.4), "undecided at this scale"), ((0.12, 0.12), "contradicted")):
+        results.keep(made_up(row, upside_down(by)), tmp_path / "results")
+        page.write(tmp_path / "runs", tmp_path)
+        rows = cells((tmp_path / "results.md").read_text())
+        assert [row.name, "Training everything is better than training the head alone", verdict, "2"] in rows
+
+
+def test_a_page_from_what_was_kept_is_the_same(written, monkeypatch):
+    docs, said = written
+    before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+    monkeypatch.chdir(docs.parent)
+    kept = docs.parent / "moved"
+    shutil.move("runs", kept)
+    try:
+        assert coldstream("report", "paper", "--out", "docs")[1] == said
+    finally:
+        shutil.move(kept, "runs")
+    assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
+    assert docs / "results" / "T-compress-lab.json" in before
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "in the same folder"])
+def test_seeds_add_up(where, written, root, tmp_path, monkeypatch):
+    """The second one run without the first, elsewhere or in the folder of its run: the page is that of both."""
+    docs, _ = written
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(docs / "results", tmp_path / "docs" / "results")
+    if where != "elsewhere":
+        shutil.copytree(docs.parent / "runs", tmp_path / "runs")
+    code, said, complained = coldstream(*COMPRESS[:-1], "1", "--set", f"data.root={root}")
+    assert code == 0, complained
+    assert ("seeds [1]" if where == "elsewhere" else "seeds [0, 1]") in said
+    assert coldstream("report", "paper")[0] == 0
+    before, after = (
+        results.of_file(ROWS["T:compress"], "lab", folder / "results")["parts"]["CIFAR100"]["learners"]
+        for folder in (docs, tmp_path / "docs")
+    )
+    for name, runs in after.items():
+        assert [run["seed"] for run in runs] == [0, 1]
+        assert runs[0]["numbers"] == before[name][0]["numbers"] != runs[1]["numbers"]
+    assert "2 seeds" in (tmp_path / "docs" / "paper" / "T-compress.md").read_text()
+
+
+def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):
+    """A run with a changed setting is shown when it is run, but not put beside the paper; nor is what was kept."""
+    row = ROWS["T:compress"]
+    monkeypatch.chdir(tmp_path)
+    results.keep(made_up(ROWS["T:reservoir"]), tmp_path / "docs" / "results")
+    code, said, _ = coldstream(*COMPRESS, "--set", f"data.root={root}", "--set", "offline.epochs=2")
+    assert code == 0
+    assert "│ 6 bit, 66%" in said
+    code, said, _ = coldstream("report", "paper")
+    assert code == 0
+    assert "runs/T-compress-lab is not in it, for it was run with other settings: offline.epochs: 1 → 2" in said
+    assert "It was not run yet" not in (tmp_path / "docs" / "paper" / "T-reservoir.md").read_text()
+    monkeypatch.setitem(ROWS, "T:reservoir", tiny(ROWS["T:reservoir"]))
+    code, said, _ = coldstream("report", "paper")
+    assert "what was kept of T:reservoir, CIFAR100, is not in it: the row has other settings now" in said
+    assert cells((tmp_path / "docs" / "results.md").read_text())[2:4] == [
+        [name, "", "not run", ""] for name in list(ROWS)[:2]
+    ]
+    assert results.read(row, "lab", tmp_path / "runs", tmp_path / "docs") is None
+
+
+@pytest.mark.parametrize("row", STREAMED)
+def test_every_row_has_a_page(row, tmp_path):
+    """The whole of it from made-up results; numbers of the paper that belong to a part are in its table."""
+    row = ROWS[row]
+    results.keep(made_up(row), tmp_path / "results")
+    written = page.write(tmp_path / "runs", tmp_path)
+    assert [path.stem for path in written] == ["results", "results", *(one.slug for one in ROWS.values())]
+    shown = {number for line in cells((tmp_path / "results.md").read_text()) for number in NUMBER.findall(str(line))}
+    lab = row.experiments("lab")
+    assert {f"{mean:.4f}"[:5] for (part, *_), (mean, _) in row.numbers.items() if part in lab} <= shown
+    drawn = sorted((tmp_path / "images" / "results").iterdir())
+    assert [path.name for path in drawn] == sorted(f"{row.slug}-{figure.kind}.png" for figure in row.figures)
+    for path in drawn:
+        with Image.open(path) as image:
+            assert image.format == "PNG"
+            assert min(image.size) > 300
+            assert len(np.unique(np.asarray(image.convert("L")))) > 20  # lines and letters, not one grey
+
+
+# Pictures.
+
+
+DRAWN = [(row, figure) for row in ROWS.values() for figure in row.figures]
+
+
+def test_every_kind_of_picture_is_used():
+    assert {figure.kind for _, figure in DRAWN} == pictures.KINDS.keys()
+
+
+@pytest.fixture
+def panels_of(monkeypatch, tmp_path):
+    """Draw a picture and return its panels."""
+
+    def draw(row, kind, found):
+        drawn = []
+        monkeypatch.setattr(plots, "save", lambda figure, path, svg: drawn.append(figure))
+        (figure,) = (one for one in row.figures if one.kind == kind)
+        pictures.KINDS[kind](tmp_path / "x.png", row, figure, found)
+        return drawn[0].axes
+
+    return draw
+
+
+def lines_of(axes):
+    return {line.get_label(): ([*line.get_xdata()], [*line.get_ydata()]) for line in axes.lines}
+
+
+@pytest.mark.parametrize(("row", "figure"), DRAWN, ids=[f"{row.slug}-{figure.kind}" for row, figure in DRAWN])
+def test_a_picture_of_one_seed(row, figure, panels_of):
+    for axes in panels_of(row, figure.kind, made_up(row, seeds=1)):
+        assert not axes.collections or figure.kind == "bars"  # without a range there is no band
+
+
+def test_events_are_means_over_seeds(panels_of):
+    row = ROWS["fig:cifar_acc_track"]
+    (axes,) = panels_of(row, "events", made_up(row))
+    # Seeds 0 and 1: 40 and 60% after 10 images, 60 and 80% after 20.
+    points = ([10, 20], [pytest.approx(50), pytest.approx(70)])
+    assert lines_of(axes) == dict.fromkeys(row.experiments("lab")["CIFAR100"]["learners"], points)
+
+
+def test_capacities_are_drawn_where_they_are(panels_of):
+    row = ROWS["fig:cifar100_cssl"]
+    share = {"CSSL, 30 Mb": 0.3, "CSSL, 60 Mb": 0.6, "CSSL, 90-150 Mb": 0.9, "ExStream, 120 Mb": 0.2, "REMIND": 0.7}
+    (axes,) = panels_of(row, "capacity", made_up(row, lambda part, name, *_: share.get(name, 0.5)))
+    lines = lines_of(axes)
+    sizes = [30, 60, 90, 120, 150]
+    assert lines["CSSL"] == (sizes, [0.3, 0.6, 0.9, 0.9, 0.9])
+    assert lines["ExStream"] == (sizes, [0.5, 0.5, 0.5, 0.2, 0.5])
+    assert lines["REMIND"] == (sizes, [0.7] * 5)
+    assert lines["REMIND + extra params"] == (sizes, [0.5] * 5)
+
+
+def test_bars_are_as_high_as_their_numbers(panels_of):
+    row = ROWS["fig:layer_freeze"]
+    (axes,) = panels_of(row, "bars", made_up(row, by_share))
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx([89.5, 79.5, 79.5, 59.5, 49.5, 39.5])
+    assert [label.get_text() for label in axes.get_xticklabels()][::5] == ["0% frozen", "100% frozen"]
+
+
+def test_confusions_are_shares_in_the_order_of_coming(panels_of):
+    row = ROWS["fig:perf_gap"]
+    panels = panels_of(row, "confusion", made_up(row))
+    titles = [axes.get_title(loc="left") for axes in panels]
+    assert titles == [name for name in row.experiments("lab")["CIFAR100"]["learners"] if name != "offline"]
+    for axes in panels:  # b came first: of its four images three are taken for b, of a's all for a
+        assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0, 1]]
+
+
+def test_tasks_have_a_panel_each(panels_of):
+    row = ROWS["tab:mt_stream"]
+    found = made_up(row, lambda part, name, seed, metric: 0.75 + 0.1 * seed)
+    panels = panels_of(row, "tasks", found)
+    tasks = list(row.experiments("lab")["cold"]["tasks"])
+    titles = [f"{task}, {part}" for part in found["parts"] for task in tasks]
+    assert [axes.get_title(loc="left") for axes in panels] == titles
+    for axes in panels:
+        lines = lines_of(axes)
+        assert lines["offline"][1] == pytest.approx([80, 80])
+        assert lines["CSSL"] == ([10, 20], [pytest.approx(50), pytest.approx(70)])
+    part = {name: content for name, content in found["parts"].items() if name == "cold"}
+    assert len(panels_of(row, "tasks", {**found, "parts": part})) == len(tasks)
+
+
+def test_the_crossing_is_a_difference(panels_of):
+    row = crossing.CROSSING
+    strong = {50: -0.125, 100: 0.0, 250: 0.25, 500: 0.5}
+
+    def number(part, name, seed, metric):
+        return 0.5 + (strong[int(part.split()[1])] if name == crossing.STRONG else 0)
+
+    accuracy, ece = (lines_of(axes) for axes in panels_of(row, "crossing", made_up(row, number)))
+    assert accuracy["resnet8-16, 79,000 parameters"] == ([50, 100, 250, 500], [-12.5, 0, 25, 50])
+    assert ece["resnet10-32, 617,000 parameters"] == ([50, 100, 250], [0.125, 0, -0.25])
+    found = made_up(row, number)
+    few = {name: found["parts"][name] for name in ("resnet8-16, 50 a class", "resnet8-16, 250 a class")}
+    accuracy, _ = (lines_of(axes) for axes in panels_of(row, "crossing", {**found, "parts": few}))
+    assert [label for label in accuracy if label[0] != "_"] == ["resnet8-16, 79,000 parameters"]
+    assert accuracy["resnet8-16, 79,000 parameters"] == ([50, 250], [-12.5, 25])
