@@ -72,13 +72,13 @@ def _cifar(root, patch, kind, batches, key, meta):
     patch.setattr(kind, "test_list", [[name, sums[name]] for name, _ in kind.test_list])
     patch.setattr(kind, "meta", kind.meta | {"md5": sums[kind.meta["filename"]]})
     tree(Path(root) / kind.base_folder, content)
-    return {name: mine.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for name, mine in pixels.items()}
+    return {name: rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for name, rows in pixels.items()}
 
 
 def imagenet(root, train, val):
     """Write ImageNet as torchvision unpacks it; both are {wnid: pictures}."""
-    content = {f"train/{c}/{c}_{i}.JPEG": p for c, mine in train.items() for i, p in enumerate(mine)}
-    numbered = enumerate(((c, p) for c, mine in val.items() for p in mine), 1)
+    content = {f"train/{c}/{c}_{i}.JPEG": p for c, of_class in train.items() for i, p in enumerate(of_class)}
+    numbered = enumerate(((c, p) for c, of_class in val.items() for p in of_class), 1)
     content |= {f"val/{c}/ILSVRC2012_val_{i:08d}.JPEG": p for i, (c, p) in numbered}
     return tree(Path(root) / "imagenet", {**content, "ILSVRC2012_devkit_t12.tar.gz": b"x"})
 

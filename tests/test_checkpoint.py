@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from coldstream import CSSL, checkpoint
-from coldstream.checkpoint import CheckpointError
+from coldstream.checkpoint import CheckpointError, segments
+from coldstream.checkpoint.manifest import checksum
 
 
 def images(count, seed=0):
@@ -62,7 +63,7 @@ def test_a_new_process_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_rows_are_appended_not_rewritten(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_SMALL", 0)
+    monkeypatch.setattr(segments, "SMALL", 0)
     learner = taught(40, capacity=None)
     learner.save(tmp_path / "kept")
     first = {path.name: path.stat().st_ino for path in (tmp_path / "kept").glob("rows-*")}
@@ -94,7 +95,7 @@ def test_dead_rows_are_dropped_and_files_stay_few(tmp_path):
 @pytest.mark.parametrize("codec", ["raw", "jpeg(50)"])
 def test_many_saves_while_rows_die(tmp_path, monkeypatch, small, codec):
     """Whatever segments are merged or dropped, what is loaded is what was saved."""
-    monkeypatch.setattr(checkpoint, "_SMALL", small)
+    monkeypatch.setattr(segments, "SMALL", small)
     learner = taught(30, capacity=30, evict="uniform", codec=codec)
     for i, image in enumerate(images(90, seed=2)):
         learner.learn_one(image, i % 3, id=i % 50)
@@ -154,7 +155,7 @@ def test_foreign_and_newer_formats(tmp_path, change, message):
     path = tmp_path / "kept" / "manifest.json"
     changed = json.loads(path.read_text()) | change
     if "kind" in change:
-        changed["crc32"] = checkpoint._checksum(changed)
+        changed["crc32"] = checksum(changed)
     path.write_text(json.dumps(changed))
     with pytest.raises(ValueError, match=message):
         CSSL.load(tmp_path / "kept")
@@ -226,7 +227,7 @@ def gate(monkeypatch):
 def test_what_is_written_in_the_background_is_the_moment_of_the_call(
     tmp_path, monkeypatch, gate, small, storage, codec
 ):
-    monkeypatch.setattr(checkpoint, "_SMALL", small)
+    monkeypatch.setattr(segments, "SMALL", small)
     learner = taught(30, capacity=30, evict="uniform", codec=codec, storage=storage)
     more = images(200, seed=2)
     for turn in range(8):
@@ -245,7 +246,7 @@ def test_what_is_written_in_the_background_is_the_moment_of_the_call(
         assert saving.done()
         assert learner.fingerprint() != before
         assert CSSL.load(tmp_path / "kept").fingerprint() == before
-        assert checkpoint.read_manifest(tmp_path / "kept")["extra"] == {"turn": [turn]}
+        assert checkpoint.read_manifest(tmp_path / "kept").extra == {"turn": [turn]}
     learner.save(tmp_path / "kept")
     assert CSSL.load(tmp_path / "kept").fingerprint() == learner.fingerprint()
 
@@ -348,8 +349,8 @@ def test_an_interpreter_that_ends_finishes_the_checkpoint(tmp_path):
 
 def test_segments_are_never_large_and_little_is_written_anew(tmp_path, monkeypatch):
     row = 8 * 8 * 3
-    monkeypatch.setattr(checkpoint, "_SMALL", 0)
-    monkeypatch.setattr(checkpoint, "_LARGE", 10 * row)
+    monkeypatch.setattr(segments, "SMALL", 0)
+    monkeypatch.setattr(segments, "LARGE", 10 * row)
     learner = taught(64, capacity=60, evict="uniform")
 
     def files():
@@ -373,7 +374,7 @@ def test_another_environment_warns(tmp_path):
     path = tmp_path / "kept" / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["environment"]["threads"] += 1
-    manifest["crc32"] = checkpoint._checksum(manifest)
+    manifest["crc32"] = checksum(manifest)
     path.write_text(json.dumps(manifest))
     with pytest.warns(UserWarning, match="results may differ in the last bits: threads"):
         CSSL.load(tmp_path / "kept")

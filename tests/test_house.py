@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import coldstream
 
 ROOT = Path(coldstream.__file__).parent
-SHARED = {"randomness", "parsing", "images", "labels", "native"}
+SHARED = {"_lazy", "_version", "randomness", "parsing", "images", "encoded", "limits", "labels", "native"}
 MAY_KNOW = {
     "data": set(),
     "streams": {"data"},
@@ -19,19 +20,23 @@ MAY_KNOW = {
     "models": set(),
     "metrics": set(),
     "learners": {"data", "replay", "augment", "models", "checkpoint"},
-    "lab": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint", "paper", ""},
+    "lab": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint"},
     "report": {"metrics", "lab", "replay", "checkpoint"},
     "paper": {"metrics", "lab", "report", "learners", "checkpoint"},
-    "benchmarks": {"data", "replay", "augment", "models", "learners", "lab", "report", "paper", "checkpoint"},
+    "_lazy": set(),
+    "_version": set(),
     "checkpoint": {"replay"},
     "images": set(),
+    "encoded": set(),
+    "limits": set(),
     "labels": set(),
     "native": set(),
     "parsing": set(),
     "randomness": set(),
     "sklearn_adapter": {"learners"},
-    "checks": {"data", "learners"},
-    "cli": {"benchmarks", "lab", "report", "paper", "learners", "streams", "data", ""},
+    "checks": {"data", "learners", "interrupts"},
+    "interrupts": set(),
+    "cli": {"lab", "report", "paper", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 
@@ -51,12 +56,23 @@ def imports(path):
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_rooms(path):
-    mine = room(path)
+    home = room(path)
     for name in imports(path):
         if name.split(".")[0] != "coldstream":
             continue
         other = [*name.split("."), ""][1]
-        assert other == mine or other in SHARED or other in MAY_KNOW[mine], f"{mine} may not import {name}"
+        assert other == home or other in SHARED or other in MAY_KNOW[home], f"{home} may not import {name}"
+
+
+def test_the_rooms_have_an_order():
+    TopologicalSorter(MAY_KNOW).prepare()  # an error where two rooms may know each other
+
+
+def test_only_the_command_line_knows_the_benchmarks():
+    users = {
+        room(path) for path in ROOT.rglob("*.py") for name in imports(path) if name.split(".")[0] == "benchmarks"
+    }
+    assert users == {"cli"}
 
 
 def test_every_room_is_listed():
@@ -68,7 +84,7 @@ def test_importing_draws_nothing_and_loads_nothing_heavy():
 import os, random, sys
 import numpy as np, torch
 before = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
-import coldstream, coldstream.benchmarks, coldstream.checks, coldstream.lab, coldstream.report, coldstream.paper
+import coldstream, coldstream.checks, coldstream.lab, coldstream.report, coldstream.paper
 after = os.getcwd(), random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
 assert before == after
 print([name for name in ("torchvision", "sklearn", "matplotlib", "faiss", "torch._dynamo") if name in sys.modules])

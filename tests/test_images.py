@@ -9,6 +9,7 @@ import struct
 import tracemalloc
 import warnings
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,21 +20,12 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
 from coldstream import images
-from coldstream.images import MAX_PIXELS, as_array, fit
+from coldstream.images import as_array, fit
+from coldstream.limits import MAX_PIXELS, pixel_limit
+from image_files import FILES, encode, exif, palette_image, smooth
 
 GREY = np.array([[0, 51, 255], [10, 128, 200]], np.uint8)
 COLOUR = np.random.default_rng(0).integers(0, 256, (6, 4, 3), dtype=np.uint8)
-
-
-def encode(image: Image.Image, format: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format, **options)
-    return buffer.getvalue()
-
-
-def smooth(height: int = 24, width: int = 40) -> Image.Image:
-    y, x = np.mgrid[0:height, 0:width]
-    return Image.fromarray(np.stack([y * 255 // height, x * 255 // width, (x + y) * 2], 2).astype(np.uint8))
 
 
 def luma(rgb: np.ndarray) -> np.ndarray:
@@ -265,13 +257,6 @@ def test_pil_values_out_of_range(mode: str, pixel: float) -> None:
         as_array(Image.new(mode, (2, 2), pixel))
 
 
-def palette_image() -> Image.Image:
-    image = Image.new("P", (3, 1))
-    image.putpalette([0, 0, 0, 10, 20, 30, 200, 100, 50])
-    image.putdata([0, 1, 2])
-    return image
-
-
 def test_palettes() -> None:
     image = palette_image()
     assert as_array(image).tolist() == [[[0, 0, 0], [10, 20, 30], [200, 100, 50]]]
@@ -396,13 +381,6 @@ TURNED = {
     7: lambda a: np.swapaxes(np.rot90(a, 2), 0, 1),
     8: lambda a: np.rot90(a, 1),
 }
-
-
-def exif(orientation: int) -> Image.Exif:
-    block = Image.Exif()
-    block[0x010F] = "A maker with a long name"
-    block[0x0112] = orientation
-    return block
 
 
 @pytest.mark.parametrize("orientation", TURNED)
@@ -578,35 +556,6 @@ def test_other_formats_are_refused(data: bytes) -> None:
         as_array(data)
 
 
-def valid_files() -> dict[str, bytes]:
-    image, turn = smooth(12, 16), exif(6)
-    animation = [Image.new("RGB", (16, 12), colour) for colour in ("red", "blue")]
-    return {
-        "jpeg": encode(image, "JPEG", exif=turn, comment=b"hello", dpi=(72, 72)),
-        "jpeg, exif only": encode(image, "JPEG", exif=turn).replace(b"JFIF", b"JUNK", 1),
-        "jpeg, progressive": encode(image, "JPEG", progressive=True, exif=turn, icc_profile=b"p" * 40),
-        "mpo": encode(image, "MPO", save_all=True, append_images=[image]),
-        "png": encode(image, "PNG", exif=turn, dpi=(72, 72), icc_profile=b"p" * 40),
-        "png, palette": encode(palette_image(), "PNG", transparency=bytes([255, 0, 51])),
-        "png, animated": encode(animation[0], "PNG", save_all=True, append_images=animation[1:]),
-        "png, 16 bit": encode(Image.fromarray(GREY.astype(np.uint16)), "PNG"),
-        "webp": encode(image, "WEBP", exif=turn),
-        "webp, lossless": encode(image.convert("RGBA"), "WEBP", lossless=True),
-        "webp, animated": encode(animation[0], "WEBP", save_all=True, append_images=animation[1:]),
-        "gif": encode(image, "GIF", comment=b"hello"),
-        "gif, animated": encode(animation[0], "GIF", save_all=True, append_images=animation[1:], loop=1, disposal=2),
-        "bmp": encode(image, "BMP"),
-        "bmp, palette": encode(palette_image(), "BMP"),
-        "tiff": encode(image, "TIFF", exif=turn, dpi=(72, 72), software="hello"),
-        "tiff, lzw": encode(image, "TIFF", compression="tiff_lzw", exif=turn),
-        "tiff, palette": encode(palette_image(), "TIFF"),
-        "tiff, pages": encode(animation[0], "TIFF", save_all=True, append_images=animation[1:]),
-    }
-
-
-FILES = valid_files()
-
-
 def survives(data: bytes) -> None:
     """Decode to an array or refuse by a ValueError, without a warning, also none that became the error."""
     with warnings.catch_warnings(record=True) as heard:
@@ -623,10 +572,11 @@ def survives(data: bytes) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _limit(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _limit(request: pytest.FixtureRequest) -> Iterator[None]:
     # A flipped byte may claim 60 megapixels, which is allowed but slow to fill.
-    if "damaged" in request.node.name or "truncated" in request.node.name:
-        monkeypatch.setattr(images, "MAX_PIXELS", 1_000_000)
+    damaged = "damaged" in request.node.name or "truncated" in request.node.name
+    with pixel_limit(1_000_000 if damaged else MAX_PIXELS):
+        yield
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 _PARENT = """
 import json, os, sys
 import sklearn.datasets
-import coldstream.cli, coldstream.report.page, coldstream.learners, coldstream.report.task_plots
+import coldstream.cli, coldstream.report.pages, coldstream.learners
 
 for line in sys.stdin:
     order = json.loads(line)

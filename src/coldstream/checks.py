@@ -1,8 +1,8 @@
 """The contract of a learner as functions that can fail: run them on your own with `check_learner`.
 
->>> from coldstream import CSSL
+>>> from coldstream import ColdStart
 >>> from coldstream.checks import check_learner
->>> check_learner(lambda: CSSL(replay=4, capacity=12))
+>>> check_learner(lambda **settings: ColdStart(**{"replay": 4, "capacity": 12, **settings}))
 """
 
 from __future__ import annotations
@@ -11,21 +11,29 @@ import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic.fields import FieldInfo
 
 from coldstream.data import Dataset
+from coldstream.interrupts import count_lines, interrupted_at
 from coldstream.learners.base import Learner
+from coldstream.learners.changes import UnfinishedChange
 
-Factory = Callable[[], Learner]
+Factory = Callable[..., Learner[Any]]
 Pixels = NDArray[np.uint8]
 _SIDE = 12
 _NAMES = ("ash", "beech", "cedar", "date")
+_LOOK = (
+    "look for something that later steps depend on and that neither `_state` nor `_task_state` returns, such as an "
+    "attribute that `_learn` changes, or a setting that is not declared in `Settings`"
+)
 
 
 def _images(count: int, seed: int = 0) -> tuple[Pixels, list[str]]:
@@ -38,7 +46,7 @@ def _images(count: int, seed: int = 0) -> tuple[Pixels, list[str]]:
     return images, [_NAMES[label] for label in labels]
 
 
-def _fresh(factory: Factory, task: str | None = None) -> Learner:
+def _fresh(factory: Factory, task: str | None = None) -> Learner[Any]:
     """Return a learner that is ready to stream."""
     learner = factory()
     if learner.needs_base_init:
@@ -48,7 +56,7 @@ def _fresh(factory: Factory, task: str | None = None) -> Learner:
     return learner
 
 
-def _taught(factory: Factory, count: int = 16) -> Learner:
+def _taught(factory: Factory, count: int = 16) -> Learner[Any]:
     learner = _fresh(factory)
     for image, label in zip(*_images(count), strict=True):
         learner.learn_one(image, label)
@@ -140,10 +148,85 @@ def check_resumes_to_the_bit(factory: Factory) -> None:
                 stopped.save(Path(folder, "kept"))
                 assert stopped.fingerprint() == before, "saving changed the learner"
                 stopped = type(stopped).load(Path(folder, "kept"), **_model_of(factory))
-                assert stopped.fingerprint() == before, "a loaded learner differs from the saved one"
+                assert stopped.fingerprint() == before, f"a loaded learner differs from the saved one: {_LOOK}"
     straight.end_batch()
     stopped.end_batch()
-    assert straight.fingerprint() == stopped.fingerprint(), "a stopped and resumed stream went another way"
+    assert straight.fingerprint() == stopped.fingerprint(), f"a stopped and resumed stream went another way: {_LOOK}"
+
+
+def check_settings_are_kept(factory: Factory) -> None:
+    """Settings other than the defaults are saved and loaded, and a resumed stream follows them.
+
+    It needs a factory that takes settings; one without arguments is checked with its settings as they are.
+    """
+    images, labels = _images(12)
+    changed = _changed_settings(factory)
+    straight, stopped = (_fresh(lambda: factory(**changed)) for _ in range(2))
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+            straight.learn_one(image, label)
+            stopped.learn_one(image, label)
+            if i == 6:
+                stopped.save(Path(folder, "kept"))
+                stopped = type(stopped).load(Path(folder, "kept"), **_model_of(factory))
+    for name in type(straight).Settings.model_fields:
+        if name not in ("model", "init"):
+            values = getattr(straight.settings, name), getattr(stopped.settings, name)
+            assert values[0] == values[1], f"setting {name!r} was {values[0]!r} and is {values[1]!r} after loading"
+    straight.end_batch()
+    stopped.end_batch()
+    assert straight.fingerprint() == stopped.fingerprint(), (
+        f"with {changed} a stopped and resumed stream went another way: {_LOOK}"
+    )
+
+
+_LEFT = {"seed", "size", "channels", "classes", "device", "precision", "compile", "zoom", "storage", "model", "init"}
+_TEXTS = {
+    "augment": ("crop", "crop|flip"),
+    "codec": ("quantize(6)", "raw"),
+    "evict": ("uniform", "largest-class"),
+    "normalize": ("cifar10", "half"),
+    "rate": ("constant(0.05)", "constant(0.1)"),
+    "sample": ("class-balanced", "uniform"),
+}
+"""Two values of each of the package's text settings: one of them differs from the current value."""
+
+
+def _changed_settings(factory: Factory) -> dict[str, Any]:
+    """Return settings that differ from those of the factory's learner, where it accepts them.
+
+    Changed are flags, numbers, tuples of numbers, settings declared with `one_of`, None where a number may be given,
+    and the texts of `_TEXTS`. Any other text of a method of your own is left as it is.
+    """
+    settings, changed = factory().settings, dict[str, Any]()
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        for other in () if name in _LEFT else _others(name, value, field):
+            try:
+                factory(**{**changed, name: other})._build((_SIDE, _SIDE, 3))  # some are refused for the network
+            except (ValueError, TypeError):
+                continue
+            changed[name] = other
+            break
+    return changed
+
+
+def _others(name: str, value: Any, field: FieldInfo) -> Iterator[Any]:
+    """Return other values that a setting may have by its declaration."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, (int, float)):
+        yield value + 1 if isinstance(value, int) else value * 0.75 or 0.5
+    elif isinstance(value, tuple) and value:
+        yield value[:-1]
+    elif isinstance(value, tuple):
+        yield from ((kind(1),) for kind in get_args(field.annotation)[:1] if kind in (int, float))
+    elif value is None:
+        yield from (kind(8) for kind in get_args(field.annotation) if kind in (int, float))
+    else:
+        accepted = [get_args(getattr(check, "json_schema_input_type", None)) for check in field.metadata]
+        choices = (*_TEXTS.get(name, ()), *(one for several in accepted for one in several))
+        yield from (one for one in choices if one != value)
 
 
 def check_saves_the_moment(factory: Factory) -> None:
@@ -151,7 +234,7 @@ def check_saves_the_moment(factory: Factory) -> None:
     learner = _taught(factory)
     images, _ = _images(8, seed=1)
     before = learner.fingerprint()
-    state = learner._state()[1] | learner._own_state()[1]
+    state = learner._state()[1] | learner._task_state(learner.tasks[None])[1]
     copies = {name: array.copy() for name, array in state.items()}
     with tempfile.TemporaryDirectory() as folder:
         saving = learner.save(Path(folder, "kept"), wait=False)
@@ -166,7 +249,7 @@ def check_saves_the_moment(factory: Factory) -> None:
 
 
 def _model_of(factory: Factory) -> dict[str, Any]:
-    model = factory().settings.get("model")
+    model = factory().settings.model
     return {} if isinstance(model, str) else {"model": model}
 
 
@@ -201,14 +284,14 @@ def check_inputs_are_left_alone(factory: Factory) -> None:
     images, labels = _images(12)
     learner, other = _fresh(factory), _fresh(factory)
     for image, label in zip(images, labels, strict=True):
-        mine = image.copy()
-        learner.learn_one(mine, label)
-        assert np.array_equal(mine, image), "learn_one changed its input"
-        mine[:] = 0
+        copied = image.copy()
+        learner.learn_one(copied, label)
+        assert np.array_equal(copied, image), "learn_one changed its input"
+        copied[:] = 0
         other.learn_one(image, label)
-    mine = images[0].copy()
-    learner.predict_one(mine)
-    assert np.array_equal(mine, images[0]), "predict_one changed its input"
+    copied = images[0].copy()
+    learner.predict_one(copied)
+    assert np.array_equal(copied, images[0]), "predict_one changed its input"
     assert learner.fingerprint() == other.fingerprint(), "the learner kept a reference to an image"
 
 
@@ -216,20 +299,26 @@ def check_several_an_update(factory: Factory) -> None:
     """`learn_many` with several new examples an update counts every example, and knows their classes."""
     images, labels = _images(12)
     learner = _fresh(factory)
-    before = dict(zip(learner.classes_, learner.classes.counts, strict=True))
+    before = _counts(learner)
     learner.learn_many(images, labels, per_update=5)
     learner.end_batch()
     assert learner.step == 12, f"12 examples were learned, {learner.step} counted"
     assert set(labels) <= set(learner.classes_), f"of {sorted(set(labels))} only {learner.classes_} are known"
-    for label, count in zip(learner.classes_, learner.classes.counts, strict=True):
+    for label, count in _counts(learner).items():
         assert count >= before.get(label, 0), f"class {label!r} lost examples"
 
 
+def _counts(learner: Learner[Any]) -> dict[Any, int]:
+    """Return the examples of each class so far."""
+    classes = [task.classes for task in learner.tasks.values()]
+    return {label: count for each in classes for label, count in zip(each.labels, each.counts, strict=True)}
+
+
 def check_frozen_part_stays(factory: Factory) -> None:
-    """What a learner says it freezes keeps its bits, statistics included; something else of it learns."""
+    """The part that a learner declares as frozen keeps its bits, statistics included; the rest learns."""
     learner = _fresh(factory)
     learner.learn_one(*(part[0] for part in _images(1)))
-    frozen = getattr(learner, "_frozen", lambda: None)()
+    frozen = learner._frozen()
     if frozen is None:
         assert learner.frozen_share() == 0, "a share is said to be frozen, and no part is"
         return
@@ -265,8 +354,8 @@ def check_failed_base_init_changes_nothing(factory: Factory) -> None:
     assert learner.fingerprint() == before, "refused base initialisation changed the learner"
 
 
-def _with_tasks(factory: Factory, count: int) -> Iterator[tuple[Learner, int]]:
-    """Let a learner learn two tasks in turn, with labels in common; give it and the number after each example."""
+def _with_tasks(factory: Factory, count: int) -> Iterator[tuple[Learner[Any], int]]:
+    """Teach a learner two tasks in turn that share labels; yield the learner and the number of each example."""
     learner = _fresh(factory, "first")
     images, labels = _images(count)
     for i, (image, label) in enumerate(zip(images, labels[::2] + labels[1::2], strict=True)):
@@ -274,7 +363,7 @@ def _with_tasks(factory: Factory, count: int) -> Iterator[tuple[Learner, int]]:
         yield learner, i
 
 
-def _taught_tasks(factory: Factory) -> Learner:
+def _taught_tasks(factory: Factory) -> Learner[Any]:
     *_, (learner, _) = _with_tasks(factory, 16)
     return learner
 
@@ -300,8 +389,8 @@ def check_tasks_are_apart(factory: Factory) -> None:
     assert "elm" not in learner.classes_of("first"), "a class of one task came into another"
     twin = learner.snapshot()
     for task in ("first", "second"):
-        mine, theirs = (one.predict_proba_many(images, task=task) for one in (learner, twin))
-        assert np.array_equal(mine, theirs), "a snapshot answers otherwise than its learner"
+        one, other = (asked.predict_proba_many(images, task=task) for asked in (learner, twin))
+        assert np.array_equal(one, other), "a snapshot answers otherwise than its learner"
 
 
 def check_tasks_resume_to_the_bit(factory: Factory) -> None:
@@ -322,7 +411,7 @@ def check_tasks_resume_to_the_bit(factory: Factory) -> None:
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         for learner in (straight, loaded):
             learner.learn_one(image, label, task=("second", "first", "third")[i % 3])
-    assert straight.fingerprint() == loaded.fingerprint(), "a stopped and resumed stream went another way"
+    assert straight.fingerprint() == loaded.fingerprint(), f"a stopped and resumed stream went another way: {_LOOK}"
 
 
 def check_tasks_survive_bad_input(factory: Factory) -> None:
@@ -355,7 +444,7 @@ def check_within_budget(factory: Factory) -> None:
     learner = _fresh(factory)
     for image, label in zip(*_images(32), strict=True):
         learner.learn_one(image, label)
-        buffer = learner._buffer()
+        buffer = next(iter(learner.tasks.values())).replay_buffer
         if buffer is not None:
             limit = buffer.capacity
             assert limit.bytes is None or buffer.nbytes <= limit.bytes, "more bytes stored than the capacity"
@@ -440,6 +529,114 @@ def check_threads_may_predict(factory: Factory) -> None:
     assert learner.fingerprint() == alone, "predicting from other threads changed what was learned"
 
 
+def check_interrupts_leave_it_whole(factory: Factory, lines: int | None = 3, verbs: Sequence[str] = ()) -> None:
+    """An interrupt at any line of a change leaves the learner as before or as after, or it refuses to go on.
+
+    An interrupt while it answers changes nothing, and it goes on. Of each verb some lines are tried, drawn at random;
+    with `lines=None` all of them.
+    """
+    if _is_batch(factory):
+        lines = lines and 1
+    images, labels = _images(24)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder, "kept")
+        ready = _taught(factory)
+        ready.learn_many(images[:3], labels[:3], ids=["first", "second", "third"])
+        ready.save(kept)
+        model, before = _model_of(factory), ready.fingerprint()
+
+        def loaded() -> Learner[Any]:
+            return type(ready).load(kept, **model)
+
+        for name, call in _VERBS.items():
+            if verbs and name not in verbs:
+                continue
+            changed = loaded()
+            count = count_lines(partial(call, changed, images, labels))
+            after = {before, changed.fingerprint()}
+            if name == "learn_many":
+                partly = loaded()
+                after |= {before, *(_learned_one(partly, *one) for one in zip(images[20:], labels[20:], strict=True))}
+            tried: Sequence[int] = range(count)
+            if lines is not None:
+                tried = sorted(random.Random(name).sample(tried, min(lines, count)))
+            learner = loaded()
+            for line in tried:
+                interrupted_at(line, partial(call, learner, images, labels))
+                found = _in_a_thread(learner.fingerprint)
+                where = f"after an interrupt at line event {line} of {count} in {name}"
+                if name in _QUESTIONS:
+                    assert found == before, f"{where} the learner refuses to go on, or has changed"
+                    continue
+                if found is None:
+                    _refuses(learner, images, labels, where)
+                else:
+                    assert found in after, f"{where} the learner is neither as before nor as after"
+                if found != before:
+                    learner = loaded()
+
+
+def _learned_one(learner: Learner[Any], image: Pixels, label: str) -> str:
+    learner.learn_one(image, label)
+    return learner.fingerprint()
+
+
+def _is_batch(factory: Factory) -> bool:
+    return factory().batch_incremental
+
+
+_QUESTIONS = ("predict_proba_many", "predict_one", "fingerprint", "snapshot")
+_VERBS: dict[str, Callable[[Learner[Any], Pixels, list[str]], object]] = {
+    "learn_one": lambda learner, images, labels: learner.learn_one(images[20], labels[20]),
+    "learn_one, a new class": lambda learner, images, labels: learner.learn_one(images[20], "elm"),
+    "learn_one, again": lambda learner, images, labels: learner.learn_one(images[20], labels[20], id="third"),
+    "learn_many": lambda learner, images, labels: learner.learn_many(images[20:], labels[20:]),
+    "learn_many, one update": lambda learner, images, labels: learner.learn_many(
+        images[20:], labels[20:], per_update=4
+    ),
+    "end_batch": lambda learner, images, labels: learner.end_batch(),
+    "relabel": lambda learner, images, labels: learner.relabel("second", "elm"),
+    "forget": lambda learner, images, labels: learner.forget("second"),
+    "undo": lambda learner, images, labels: learner.undo(),
+    "rename_class": lambda learner, images, labels: learner.rename_class("ash", "elm"),
+    "merge_classes": lambda learner, images, labels: learner.merge_classes("ash", "beech"),
+    "predict_proba_many": lambda learner, images, labels: learner.predict_proba_many(images[:3]),
+    "predict_one": lambda learner, images, labels: learner.predict_one(images[0]),
+    "fingerprint": lambda learner, images, labels: learner.fingerprint(),
+    "snapshot": lambda learner, images, labels: learner.snapshot(),
+}
+
+
+def _in_a_thread(ask: Callable[[], str]) -> str | None:
+    """Return an answer, None where the learner refuses; a lock that was not released would block another thread."""
+    answers: list[str | None] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except UnfinishedChange:
+            answers.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert answers, "the learner's lock was not released"
+    return answers[0]
+
+
+def _refuses(learner: Learner[Any], images: Pixels, labels: list[str], where: str) -> None:
+    """Assert that a learner in the middle of a change refuses whatever depends on its state."""
+    with tempfile.TemporaryDirectory() as folder:
+        save: Callable[..., object] = lambda *_: learner.save(folder)  # noqa: E731
+        for name, call in {**_VERBS, "save": save}.items():
+            try:
+                call(learner, images, labels)
+            except UnfinishedChange:
+                continue
+            if name != "end_batch" or learner.batch_incremental:
+                raise AssertionError(f"{where} the learner is neither as before nor as after, and accepts {name}")
+
+
 def _refusal(action: Callable[[], object]) -> str:
     """Return the message of the ValueError that `action` must raise."""
     try:
@@ -464,8 +661,13 @@ def check_learner(factory: Factory) -> None:
     Parameters
     ----------
     factory
-        Called without arguments, returns a new learner that has learned nothing. It should be small and fast,
-        with an open class set, and accept 12x12 colour images.
+        Returns a new learner that has learned nothing. It should be small and fast, with an open class set, and
+        accept 12x12 colour images. If it takes settings by name, as
+        ``lambda **settings: Mine(**{"replay": 4, **settings})`` does, the learner is also checked with settings
+        changed from their defaults.
     """
     for check in learner_checks():
-        check(factory)
+        try:
+            check(factory)
+        except AssertionError as error:
+            raise AssertionError(f"{check.__name__}: {error}") from error

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Sequence
+import textwrap
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +19,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from coldstream.lab.experiment import Experiment
     from coldstream.lab.jobs import Job
+    from coldstream.lab.records import FinishedRun
 
 app = typer.Typer(
     help="Deep networks that learn from one example at a time, from nothing.",
@@ -97,18 +101,18 @@ def run(
     """
     from coldstream.lab import Experiment, make_config
     from coldstream.lab.config import DIGITS, learner_changes
-    from coldstream.lab.names import paper_rows, settings_of
+    from coldstream.lab.names import settings_of
 
     changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
     if resume is not None:
         if config is not None or seed or out is not None or set or learner or scale:
             raise ValueError("--resume takes the run's own settings; leave the other arguments out")
-        _run(Experiment.open(resume), jobs)
+        _run(Experiment.resume(resume), jobs)
         return
-    if config is not None and (rows := paper_rows(config, scale or "lab")):
+    if config is not None and config.partition("/")[0] == "paper":
         if out is not None or learner:
             raise ValueError("a table of the paper has its own learners and folders; leave --out and --learner out")
-        _run_paper(rows, scale or "lab", changes, jobs)
+        _run_paper(config, scale or "lab", changes, jobs)
         return
     if scale is not None:
         raise ValueError("--scale is for the paper's tables: coldstream run paper/NAME --scale lab")
@@ -119,7 +123,8 @@ def run(
 
 def _run(experiment: Experiment, jobs: int) -> None:
     from coldstream.lab import Stopped, run_jobs
-    from coldstream.report.page import write_report
+    from coldstream.lab.records import FinishedRun
+    from coldstream.report.pages import write_report
 
     waiting = [job for job in experiment.jobs if not job.finished]
     finished = len(experiment.jobs) - len(waiting)
@@ -129,40 +134,42 @@ def _run(experiment: Experiment, jobs: int) -> None:
         for line in begun:
             _say(f"  {line}")
     try:
-        with _Bars(len(waiting)) as bars:
-            run_jobs(experiment, jobs, bars)
+        with _Bars(len(waiting)) if complaints.is_terminal else _Lines(len(waiting)) as show:
+            run_jobs(experiment, jobs, show)
     except Stopped:
-        complaints.print(Text(f"stopped; go on with: coldstream run --resume {experiment.folder.path}"))
+        _complain(f"stopped; go on with: coldstream run --resume {experiment.folder.path}")
         raise SystemExit(130) from None
-    _print_results(experiment.results(), experiment.folder.read("timing.json"))
-    write_report(experiment.folder)
-    _say(f"report: {experiment.folder.path / 'report.html'}")
+    experiment.results()
+    _print_results(FinishedRun(experiment.folder.path))
+    _say(f"report: {write_report(experiment.folder.path)}")
 
 
-def _run_paper(rows: dict[str, list[str]], scale: str, changes: list[str], jobs: int) -> None:
-    """Run parts of the paper's rows, by name; then print each table beside the paper's."""
+def _run_paper(text: str, scale: str, changes: list[str], jobs: int) -> None:
+    """Run parts of the paper's experiments, by name; then print each table beside the paper's."""
     from coldstream.lab import Experiment, make_config
-    from coldstream.paper import get_row, results
-    from coldstream.paper.page import tables
+    from coldstream.paper import get_experiment, parts_named, results
+    from coldstream.paper.pages import tables
 
-    runs = Path("runs")
-    for name, parts in rows.items():
-        row = get_row(name)
-        if row.measured is not None:
-            if changes and len(rows) == 1:  # among others they are meant for those
-                raise ValueError(f"{row.name} is timed, not streamed; leave --set and --seed out ({changes[0]})")
-            from coldstream.benchmarks.run import time_pieces
+    runs, experiments = Path("runs"), parts_named(text, scale)
+    for name, parts in experiments.items():
+        experiment = get_experiment(name)
+        if experiment.measured is not None:
+            if changes and len(experiments) == 1:  # among others they are meant for those
+                raise ValueError(f"{name} is timed, not streamed; leave --set and --seed out ({changes[0]})")
+            _find_benchmarks()
+            from benchmarks.run import time_pieces
             from coldstream.paper.timing import PART
 
-            results.write_measured(row, scale, PART, time_pieces(complaints, **row.measured[scale]), runs)
-        trees = row.experiments(scale)
+            pieces = time_pieces(complaints, **experiment.measured[scale])
+            results.write_measured(experiment, scale, PART, pieces, runs)
+        trees = experiment.configs(scale)
         for part in parts:
             settings = results.with_earlier_seeds(make_config(trees[part], changes), runs)
-            _say(f"{row.name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
+            _say(f"{name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
             _run(Experiment.create(settings, runs / settings.name), jobs)
-        found = results.of_runs(row, scale, runs, changed=True)
-        for rows_of_table in tables(row, found) if found else ():
-            console.print(_table(rows_of_table, f"{row.name}, {scale} scale"))
+        finished = results.from_runs(experiment, scale, runs, other_settings=True)
+        for table in tables(experiment, finished) if finished else ():
+            _show(table, f"{name}, {scale} scale")
     _say("the page of all results: coldstream report paper")
 
 
@@ -170,43 +177,40 @@ def _say(text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
-def _print_results(summary: dict[str, Any], timing: dict[str, Any]) -> None:
-    from coldstream.report.page import event_rows, learner_rows, run_rows
+def _print_results(run: FinishedRun) -> None:
+    from coldstream.report.run_tables import event_table, learner_table, unit_table
 
-    runs = [(name, i, one) for name, found in summary["learners"].items() for i, one in enumerate(found["runs"])]
-    if len(runs) > 1:
-        console.print(_table(learner_rows(summary, timing, short=True), summary["name"]))
+    results = run.results
+    if len(results.units) > 1:
+        _show(learner_table(run, short=True), results.name)
         return
-    name, number, only = runs[0]
-    console.print(_table(event_rows(summary, only), f"{summary['name']}, {name}, seed {only['seed']}"))
-    results = Table(show_header=False, box=None)
-    for label, value in run_rows(only, timing["learners"][name][number]):
-        results.add_row(label, Text(value, style="bold"))
-    console.print(results)
+    ((name, unit),) = results.units
+    _show(event_table(results, unit), f"{results.name}, {name}, seed {unit.seed}")
+    lines = Table(show_header=False, box=None)
+    for label, value in unit_table(results, unit, run.timing.units[name][unit.seed]):
+        lines.add_row(label, Text(value, style="bold"))
+    console.print(lines)
 
 
-def _table(rows: Sequence[Sequence[str]], title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for place, name in enumerate(rows[0]):
-        # Names that are cut short could not be told from each other.
-        table.add_column(name, justify="right" if place else "left", overflow="ellipsis" if place else "fold")
-    for row in rows[1:]:
-        table.add_row(*row)
-    return table
+def _show(table: list[list[str]], title: str) -> None:
+    from coldstream.report import tables
+
+    wide = max(console.width, tables.least_width(table))  # a terminal that is too narrow breaks lines by itself
+    Console(width=wide).print(tables.console(table, title))
 
 
 @app.command()
 def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
     """Show which jobs of a run are finished and how far the others are."""
-    from coldstream.lab import Experiment
+    from coldstream.lab.experiment import Experiment
 
     experiment = Experiment.open(folder)
     rows = [["job", "done", "of", "state"]]
     for job in experiment.jobs:
         done, total = job.progress()
         state = "finished" if job.finished else "begun" if done else "waiting"
-        rows.append([job.title, f"{done:,}", f"{total:,} {job.unit}", state])
-    console.print(_table(rows, experiment.config.name))
+        rows.append([job.title, f"{done:,}", f"{total:,} {job.counted}", state])
+    _show(rows, experiment.plan.name)
 
 
 @app.command()
@@ -222,19 +226,16 @@ def report(
     are not there, from the results that are kept beside the page: a seed today and another one tomorrow add up.
     `coldstream report first-labels` writes the runs of the experiments first-labels-... into docs/first-labels.md.
     """
-    from coldstream.lab import Experiment
-    from coldstream.lab.records import Folder
-    from coldstream.report.page import write_report
+    from coldstream.lab.records import FinishedRun
+    from coldstream.report.pages import write_report
 
     if folders == [Path("paper")]:
-        from coldstream.paper import ROWS, page, results
+        from coldstream.paper import EXPERIMENTS, pages, results
 
-        runs = Path("runs")
-        others = [text for row in ROWS.values() for text in results.left_out(row, "lab", runs, out / "results")]
-        for path in page.write(runs, out):
-            _say(str(path))
-        for sentence in others:
-            _say(sentence)
+        runs, kept = Path("runs"), out / "results"
+        left_out = [text for one in EXPERIMENTS.values() for text in results.left_out(one, "lab", runs, kept)]
+        for line in [*map(str, pages.write(runs, out)), *left_out]:
+            _say(line)
         return
     if folders == [Path("first-labels")]:
         from coldstream.report import first_labels
@@ -242,15 +243,16 @@ def report(
         _say(str(first_labels.write(Path("runs"), out / "first-labels.md")))
         return
     for folder in folders:
-        files = Folder(folder)
-        if not files.has("summary.json"):
+        run = FinishedRun(folder)
+        if not run.finished:
+            from coldstream.lab import Experiment
+
             experiment = Experiment.open(folder)
             if not experiment.finished:
                 raise ValueError(f"run {str(folder)!r} is not finished; go on with: coldstream run --resume {folder}")
             experiment.results()
-        _print_results(files.read("summary.json"), files.read("timing.json"))
-        write_report(files)
-        _say(f"report: {folder / 'report.html'}")
+        _print_results(run)
+        _say(f"report: {write_report(folder)}")
 
 
 @app.command()
@@ -259,11 +261,11 @@ def compare(
     other: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
     """Show what differs between two runs: settings, and results side by side."""
-    from coldstream.report.compare import compare_rows, setting_changes
+    from coldstream.report.compare import compare_table, setting_changes
 
     for line in setting_changes(one, other):
         _say(line)
-    console.print(_table(compare_rows(one, other), f"{one} → {other}"))
+    _show(compare_table(one, other), f"{one} → {other}")
 
 
 @app.command(name="list")
@@ -276,28 +278,35 @@ def list_(
         return
     if what is not None:
         raise ValueError(f"coldstream list takes nothing, or paper; not {what!r}")
-    from coldstream.lab.config import read_config
     from coldstream.lab.names import experiments_here
+    from coldstream.lab.yaml_files import read_config
     from coldstream.learners import LEARNERS
     from coldstream.streams import ORDERINGS
 
-    console.print(f"learners: {', '.join(LEARNERS)}")
-    console.print(f"orderings: {', '.join(ORDERINGS)}")
-    rows = [["experiment", "data", "learners", "seeds"]]
-    for name, file in experiments_here().items():
-        tree = read_config(file)
-        data, learners = tree.get("data") or {}, tree.get("learners") or {"cssl": {}}
-        sets = list(tasks.values()) if (tasks := tree.get("tasks")) and isinstance(tasks, dict) else [data]
-        shown = ", ".join(
-            dict.fromkeys(str(one.get("name", "digits")) if isinstance(one, dict) else "?" for one in sets)
-        )
-        rows.append([name, shown, ", ".join(map(str, learners)), str(tree.get("seeds", [0]))])
-    found = len(rows) > 1
-    console.print(_table(rows, "run one with: coldstream run NAME") if found else "no experiments in ./experiments")
+    _say(f"learners: {', '.join(LEARNERS)}")
+    _say(f"orderings: {', '.join(ORDERINGS)}")
+    experiments = {name: read_config(file) for name, file in experiments_here().items()}
+    if not experiments:
+        _say("no experiments in ./experiments")
+        return
+    _say("experiments, each with its data, seeds and learners; run one with: coldstream run NAME")
+    for name, tree in experiments.items():
+        tasks = tree.get("tasks")
+        sets = list(tasks.values()) if isinstance(tasks, dict) and tasks else [tree.get("data") or {}]
+        data = dict.fromkeys(str(one.get("name", "digits")) if isinstance(one, dict) else str(one) for one in sets)
+        _say(f"  {name}: {', '.join(data)}; seeds {tree.get('seeds', [0])}")
+        _say(_in_lines(map(str, tree.get("learners") or {"cold-start": {}}), " " * 6))
+
+
+def _in_lines(names: Iterable[str], indent: str) -> str:
+    """Return names in lines as wide as the terminal, none of them broken."""
+    whole = ", ".join(name.replace(" ", "\u00a0") for name in names)
+    layout: dict[str, Any] = {"initial_indent": indent, "subsequent_indent": indent, "break_on_hyphens": False}
+    return textwrap.fill(whole, console.width, break_long_words=False, **layout).replace("\u00a0", " ")
 
 
 def _list_paper() -> None:
-    from coldstream.paper import ROWS, results
+    from coldstream.paper import EXPERIMENTS, results
 
     table = Table(title="run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER")
     table.title_justify = "left"
@@ -305,24 +314,25 @@ def _list_paper() -> None:
     table.add_column("title")
     for column in ("runs", "minutes", "result"):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in ROWS.values():
-        trees = row.experiments("lab").values()
+    for experiment in EXPERIMENTS.values():
+        trees = experiment.configs("lab").values()
         runs = sum(len(tree["learners"]) * len(tree["seeds"]) for tree in trees)
-        found = results.read(row, "lab", Path("runs"), Path("docs/results"))
-        minutes = f"{results.minutes(row, found):,.0f}" if found else "?"
-        table.add_row(row.name, row.title, str(runs or "–"), minutes, found["date"] if found else "not run")
+        kept = results.read_results(experiment, "lab", Path("runs"), Path("docs/results"))
+        minutes = f"{results.minutes(experiment, kept):,.0f}" if kept else "?"
+        date = kept.date if kept else "not run"
+        table.add_row(experiment.name, experiment.title, str(runs or "–"), minutes, date)
     console.print(table)
     _say(
-        "runs, minutes: at lab scale, all seeds; on two cores with --jobs 2, by what was measured, each row by itself"
+        "runs, minutes: all seeds at lab scale; minutes are estimated for --jobs 2 on two cores, each table by itself"
     )
 
 
 @app.command()
 def learners() -> None:
     """Show what each learner needs, freezes and replays, for ResNet18, beside the paper's figures."""
-    from coldstream.learners.properties import facts_rows
+    from coldstream.learners.properties import properties_table
 
-    console.print(_table(facts_rows(), "learners"))
+    _show(properties_table(), "learners")
     _say("base: whether it needs base initialisation")
     _say("ImageNet, CIFAR-100: the share of that ResNet18's parameters (their number) that streaming never changes")
     _say("paper: the share that the paper's table gives")
@@ -349,15 +359,28 @@ def bench(
     remind or timing.
     Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
     """
-    from coldstream.benchmarks import run_bench
-    from coldstream.benchmarks.report import tables
+    _find_benchmarks()
+    from benchmarks import run_bench
+    from benchmarks.report import tables
 
-    found = run_bench(parts or [], out, with_peers=peers, quick=quick, thread_count=threads, console=complaints)
-    for title, rows in tables(found).items():
-        console.print(_table(rows, title))
-    for note in found.notes:
+    results = run_bench(parts or [], out, with_peers=peers, quick=quick, thread_count=threads, console=complaints)
+    for title, rows in tables(results).items():
+        _show(rows, title)
+    for note in results.notes:
         _say(note)
     _say(f"report: {out / 'bench.md'}")
+
+
+def _find_benchmarks() -> None:
+    """Make `benchmarks` importable from the clone that this package runs from."""
+    root = Path(__file__).parents[2]
+    if not (root / "benchmarks" / "run.py").is_file():
+        raise ValueError(
+            "benchmarks come with the repository, not with the installed package; "
+            "clone it and run there: uv run coldstream bench"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
 
 
 @data_app.command(name="list")
@@ -374,13 +397,12 @@ def data_list(
     for entry in entries:
         sizes = f"{entry.train:,} + {entry.test:,}"
         rows.append([entry.name, entry.title, sizes, f"{entry.classes:,}", "yes" if entry.present else "no"])
-    console.print(_table(rows, "data sets"))
+    _show(rows, "data sets")
     for entry in entries:
         if entry.present:
             _say(f"{entry.name}: {entry.where}" if entry.where else f"{entry.name}: embedded")
         else:
             _say(f"{entry.name}: not at {entry.where}; to get it: {entry.how}")
-    _say("where it says download=True: coldstream data get NAME, or --set data.download=true with coldstream run")
 
 
 @data_app.command(name="get")
@@ -439,7 +461,7 @@ class _Bars:
 
     def update(self, job: Job, done: int, total: int, note: str) -> None:
         if job.key not in self._tasks:
-            task = self._progress.add_task(job.title, total=total, completed=done, unit=job.unit, note=note)
+            task = self._progress.add_task(job.title, total=total, completed=done, unit=job.counted, note=note)
             self._tasks[job.key] = task
         self._progress.update(self._tasks[job.key], completed=done, note=note)
 
@@ -450,13 +472,57 @@ class _Bars:
                 self._progress.update(self._tasks[job.key], visible=False)
 
 
+class _Lines:
+    """Progress as plain lines, for a log: of every job under way each few seconds, and when one is finished."""
+
+    seconds = 10.0
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs, self._done = jobs, 0
+        self._states: dict[str, str] = {}
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._report, name="progress", daemon=True)
+
+    def __enter__(self) -> _Lines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _report(self) -> None:
+        while not self._ended.wait(self.seconds):
+            with self._lock:
+                states = list(self._states.values()) or [f"starting; finished, {self._done} of {self._jobs} jobs"]
+            for state in states:
+                _complain(state)
+
+    def update(self, job: Job, done: int, total: int, note: str) -> None:
+        with self._lock:
+            self._states[job.key] = f"{job.title}: {done:,} of {total:,} {job.counted}{', ' * bool(note)}{note}"
+
+    def finished(self, job: Job) -> None:
+        with self._lock:
+            last = self._states.pop(job.key, job.title)
+            self._done += 1
+        _complain(f"{last}; finished, {self._done} of {self._jobs} jobs")
+
+
+def _complain(text: str) -> None:
+    complaints.print(Text(text), soft_wrap=True)
+
+
 def main() -> None:
     """Run the command line; what a user can mend is said in one line, without a stack trace."""
+    for stream in (sys.stdout, sys.stderr):  # names may be of characters, or bytes, that the terminal cannot show
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except KeyboardInterrupt:
         complaints.print("stopped at once; the same command goes on from the last checkpoint")
         sys.exit(130)
     except (ValueError, OSError, FloatingPointError) as error:
-        complaints.print(Text.assemble(("error: ", "bold red"), str(error)))
+        complaints.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         sys.exit(2)

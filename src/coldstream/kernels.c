@@ -45,7 +45,7 @@ void unpack(const u8 *packed, i64 rows, i64 row_bytes, i64 values, int bits, u8 
     }
 }
 
-/* Shares of two neighbours: (a * near + b * far + half) >> bits for each pair of bytes. */
+/* Weighted sum of two neighbours, rounded: (a * near + b * far + half) >> bits. */
 static inline u8 share(u8 a, u8 b, int32_t near, int32_t far, int bits)
 {
     return (u8)((a * near + b * far + (1 << (bits - 1))) >> bits);
@@ -64,14 +64,14 @@ static inline __m128i weights_of(int32_t near, int32_t far)
 }
 #endif
 
-/* A line of bytes from another, each from the two that `first` and `second` say, with the weights of its own. */
+/* Interpolate a line: output byte x is a weighted sum of input bytes first[x] and second[x]. */
 static void across_line(const u8 *restrict from, u8 *restrict to, i64 length, const int32_t *restrict first, int bits)
 {
     const int32_t *second = first + length, *near = second + length, *far = near + length;
     for (i64 x = 0; x < length; x++) to[x] = share(from[first[x]], from[second[x]], near[x], far[x], bits);
 }
 
-/* The same for pixels of three bytes. It reads and writes one byte more. */
+/* The same for pixels of three bytes. Reads and writes one byte past the end. */
 static void across_pixels(const u8 *restrict from, u8 *restrict to, i64 length, const int32_t *restrict first, int bits)
 {
 #ifdef __AVX2__
@@ -82,8 +82,8 @@ static void across_pixels(const u8 *restrict from, u8 *restrict to, i64 length, 
         memcpy(&left, from + first[x], 4);
         memcpy(&right, from + second[x], 4);
         __m128i pairs = _mm_cvtepu8_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(left), _mm_cvtsi32_si128(right)));
-        __m128i found = _mm_shuffle_epi8(shares(pairs, weights_of(near[x], far[x]), bits), bytes);
-        int32_t four = _mm_cvtsi128_si32(found);
+        __m128i bytes_out = _mm_shuffle_epi8(shares(pairs, weights_of(near[x], far[x]), bits), bytes);
+        int32_t four = _mm_cvtsi128_si32(bytes_out);
         memcpy(to + x, &four, 4);
     }
 #else
@@ -91,7 +91,7 @@ static void across_pixels(const u8 *restrict from, u8 *restrict to, i64 length, 
 #endif
 }
 
-/* A line of bytes from the two above and below it. */
+/* Interpolate a line between the lines above and below it. */
 static void between(const u8 *restrict above, const u8 *restrict below, u8 *restrict to, i64 length, int32_t near,
                     int32_t far, int bits)
 {
@@ -110,10 +110,11 @@ static void between(const u8 *restrict above, const u8 *restrict below, u8 *rest
     for (; x < length; x++) to[x] = share(above[x], below[x], near, far, bits);
 }
 
-/* Enlarge images, bilinear: each output byte of a line, then each output line, is made of two.
+/* Enlarge images by bilinear interpolation, first along each line, then between lines.
  *
- * `across` has for every byte of a line which two, and their weights of 2**-bits; `down` the same for every line.
- * Lines are rounded to bytes in between, as torch and Pillow do. `scratch` holds height lines of output and a byte. */
+ * `across` holds for every output byte of a line its two source bytes and their weights in units of 2**-bits; `down`
+ * the same for every output line. The intermediate lines are rounded to bytes, as torch and Pillow do. `scratch` holds
+ * `height` output lines and one byte. */
 void enlarge(const u8 *images, u8 *out, i64 count, i64 height, i64 line, i64 out_height, i64 out_line, int channels,
              const int32_t *across, int across_bits, const int32_t *down, int down_bits, u8 *scratch)
 {
@@ -169,7 +170,7 @@ static void warp(const u8 *image, u8 *out, i64 pixels, int channels, const int32
         for (i64 i = 0; i < pixels; i++) out[i] = sources[i] < 0 ? 0 : image[sources[i]];
 }
 
-static void contrast(const u8 *image, u8 *out, i64 pixels, int channels, float own, float other)
+static void contrast(const u8 *image, u8 *out, i64 pixels, int channels, float weight, float rest)
 {
     u8 tables[3][256];
     i64 total = 0;
@@ -177,9 +178,9 @@ static void contrast(const u8 *image, u8 *out, i64 pixels, int channels, float o
         for (i64 i = 0; i < pixels; i++) total += luma(image + 3 * i);
     else
         for (i64 i = 0; i < pixels; i++) total += image[i];
-    float mean = (float)total / (float)pixels, shade = other * mean;
+    float mean = (float)total / (float)pixels, shade = rest * mean;
     for (int level = 0; level < 256; level++) {
-        float scaled = own * level;
+        float scaled = weight * level;
         tables[0][level] = tables[1][level] = tables[2][level] = cut(scaled + shade);
     }
     look_up(image, out, pixels, channels, tables);
@@ -220,25 +221,25 @@ static void equalize(const u8 *image, u8 *out, i64 pixels, int channels)
     look_up(image, out, pixels, channels, tables);
 }
 
-static void color(const u8 *image, u8 *out, i64 pixels, float own, float other)
+static void color(const u8 *image, u8 *out, i64 pixels, float weight, float rest)
 {
     for (i64 i = 0; i < pixels; i++, image += 3, out += 3) {
-        float gray = other * luma(image);
+        float gray = rest * luma(image);
         for (int channel = 0; channel < 3; channel++) {
-            float scaled = own * image[channel];
+            float scaled = weight * image[channel];
             out[channel] = cut(scaled + gray);
         }
     }
 }
 
-static void sharpen(const u8 *image, u8 *out, i64 height, i64 width, int channels, float own, float other)
+static void sharpen(const u8 *image, u8 *out, i64 height, i64 width, int channels, float weight, float rest)
 {
     const i64 line = width * channels;
     for (i64 y = 0; y < height; y++, image += line, out += line) {
         const int inner = y > 0 && y < height - 1; /* the border is not smoothed */
         const i64 begin = inner ? channels : line, end = inner ? line - channels : line;
         for (i64 x = 0; x < line; x = x + 1 == begin ? end : x + 1) {
-            float kept = own * image[x], blended = other * image[x];
+            float kept = weight * image[x], blended = rest * image[x];
             out[x] = cut(kept + blended);
         }
         for (i64 x = begin; x < end; x++) {
@@ -246,13 +247,13 @@ static void sharpen(const u8 *image, u8 *out, i64 height, i64 width, int channel
             int left = above[-channels] + at[-channels] + below[-channels];
             int right = above[channels] + at[channels] + below[channels];
             float sum = (float)(left + right + above[0] + 5 * at[0] + below[0]);
-            float kept = own * at[0], blended = other * rintf(sum * (float)(1.0 / 13));
+            float kept = weight * at[0], blended = rest * rintf(sum * (float)(1.0 / 13));
             out[x] = cut(kept + blended);
         }
     }
 }
 
-/* Cut a piece of the image's size out of it and the zeros around it, and mirror it. */
+/* Crop the zero-padded image back to its size, and mirror it. */
 static void piece(const u8 *image, u8 *out, i64 height, i64 width, int channels, i64 down, i64 across, int mirrored)
 {
     i64 begin = across < 0 ? -across : 0, end = across > 0 ? width - across : width;
@@ -283,18 +284,18 @@ static void piece(const u8 *image, u8 *out, i64 height, i64 width, int channels,
 
 enum { IDENTITY, WARP, TABLE, CONTRAST, AUTOCONTRAST, EQUALIZE, COLOR, SHARPEN };
 
-/* Crop and mirror each image, then apply to it `rounds` operations of its own, given by round and image.
+/* Crop and mirror each image, then apply to it `rounds` operations, given by round and image.
  *
- * `argument` is the address of a WARP's source pixels or of a TABLE's entries; `own` and `other` are the shares
+ * `argument` is the address of a WARP's source pixels or of a TABLE's entries; `weight` and `rest` are the shares
  * of a blend. `scratch` holds two images. */
 void augment(const u8 *images, u8 *out, i64 count, i64 height, i64 width, int channels, const i64 *down,
              const i64 *across, const u8 *mirrored, int rounds, const int32_t *kinds, const uintptr_t *arguments,
-             const float *own, const float *other, u8 *scratch)
+             const float *weight, const float *rest, u8 *scratch)
 {
     const i64 pixels = height * width, size = pixels * channels;
     for (i64 i = 0; i < count; i++, images += size, out += size) {
         u8 *spare[2] = {scratch, scratch + size};
-        int last = -1; /* the last thing that is done to this image writes to `out` */
+        int last = -1; /* the last operation writes to `out` */
         for (int round = 0; round < rounds; round++)
             if (kinds[round * count + i] != IDENTITY) last = round;
         piece(images, last < 0 ? out : spare[0], height, width, channels, down[i], across[i], mirrored[i]);
@@ -315,7 +316,7 @@ void augment(const u8 *images, u8 *out, i64 count, i64 height, i64 width, int ch
                 break;
             }
             case CONTRAST:
-                contrast(from, to, pixels, channels, own[at], other[at]);
+                contrast(from, to, pixels, channels, weight[at], rest[at]);
                 break;
             case AUTOCONTRAST:
                 autocontrast(from, to, pixels, channels);
@@ -324,10 +325,10 @@ void augment(const u8 *images, u8 *out, i64 count, i64 height, i64 width, int ch
                 equalize(from, to, pixels, channels);
                 break;
             case COLOR:
-                color(from, to, pixels, own[at], other[at]);
+                color(from, to, pixels, weight[at], rest[at]);
                 break;
             case SHARPEN:
-                sharpen(from, to, height, width, channels, own[at], other[at]);
+                sharpen(from, to, height, width, channels, weight[at], rest[at]);
                 break;
             }
             from = to;
@@ -335,13 +336,13 @@ void augment(const u8 *images, u8 *out, i64 count, i64 height, i64 width, int ch
     }
 }
 
-/* One image of `normalise`, value by value as they lie in memory; `period` values take their turns with scale and
- * shift. Inlined, so that the usual periods get vectorised loops of their own. */
+/* Normalise one image, value by value in memory order. Scale and shift repeat every `period` values. Inlined, so that
+ * the compiler vectorises a loop for each constant period. */
 static inline __attribute__((always_inline)) void numbers(const u8 *image, const u8 *mate, float *out, i64 size,
                                                           const int period, const float *scale, const float *shift,
                                                           float weight)
 {
-    const int nearer = weight < 0.5f; /* a share is taken from the nearer end, with one rounding, as torch.lerp does */
+    const int nearer = weight < 0.5f; /* torch.lerp starts from the nearer end */
     const float share = nearer ? weight : weight - 1.0f;
     for (i64 at = 0; at < size; at += period)
         for (int i = 0; i < period; i++) {
@@ -354,7 +355,7 @@ static inline __attribute__((always_inline)) void numbers(const u8 *image, const
         }
 }
 
-/* Pixels of three numbers as three planes. */
+/* Split interleaved pixels into three planes. */
 static void apart(const float *restrict from, float *restrict to, i64 pixels)
 {
     for (i64 at = 0; at < pixels; at++) {
@@ -364,11 +365,11 @@ static void apart(const float *restrict from, float *restrict to, i64 pixels)
     }
 }
 
-/* Turn bytes into the network's numbers, byte * scale + shift of its channel with one rounding, and mix each image
- * with its partner's.
+/* Normalise bytes to floats, byte * scale + shift of the channel with one rounding, and mix each image with its
+ * partner.
  *
- * `weight` is the image's own share; within `box` (top, bottom, left, right) it is 0. Without partners nothing is
- * mixed. `planes`: channel by channel, as contiguous tensors are; otherwise as the bytes lie. */
+ * `weight` is the share of the image itself; inside `box` (top, bottom, left, right) it is 0. Nothing is mixed if
+ * `partner` is null. `planes`: write channel by channel (contiguous tensors) instead of pixel by pixel. */
 void normalise(const u8 *images, float *out, i64 count, i64 height, i64 width, int channels, const float *scale,
                const float *shift, int planes, const i64 *partner, const float *weight, const i64 *box, float *scratch)
 {
@@ -381,14 +382,14 @@ void normalise(const u8 *images, float *out, i64 count, i64 height, i64 width, i
     }
     for (i64 i = 0; i < count; i++, out += size) {
         const u8 *image = images + i * size, *mate = partner ? images + partner[i] * size : image;
-        const float own = partner ? weight[i] : 1.0f;
+        const float ratio = partner ? weight[i] : 1.0f;
         float *to = planes && channels == 3 ? scratch : out;
-        if (own == 1.0f)
+        if (ratio == 1.0f)
             numbers(image, mate, to, whole, PERIOD, scales, shifts, 1.0f);
         else
-            numbers(image, mate, to, whole, PERIOD, scales, shifts, own);
+            numbers(image, mate, to, whole, PERIOD, scales, shifts, ratio);
         for (i64 at = whole; at < size; at++)
-            numbers(image + at, mate + at, to + at, 1, 1, scales + at % channels, shifts + at % channels, own);
+            numbers(image + at, mate + at, to + at, 1, 1, scales + at % channels, shifts + at % channels, ratio);
         if (partner)
             for (i64 y = box[i]; y < box[count + i]; y++) {
                 const i64 begin = (y * width + box[2 * count + i]) * channels;

@@ -1,38 +1,88 @@
-"""Labels as users give them, and the open set of classes that they make up."""
+"""Labels as users give them, and the growing set of classes."""
 
 from __future__ import annotations
 
+import difflib
+import reprlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import torch
+
+from coldstream._lazy import is_tensor
 
 Label = str | int | bool | tuple[Any, ...]
 """A str, int or bool, or a tuple of these."""
 
 
+MAX_TEXT = 1000
+"""Characters of a str that is a label or an id, or a part of a label."""
+MAX_PARTS = 100
+"""Values in a tuple, those in the tuples inside it included."""
+MAX_DEPTH = 10
+"""Tuples inside tuples."""
+
+
 def as_label(value: object) -> Label:
     """Return a label in its plain Python form, or refuse it with a ValueError.
+
+    A str has at most `MAX_TEXT` characters, an int 64 bits, a tuple `MAX_PARTS` values in `MAX_DEPTH` levels.
 
     Examples
     --------
     >>> as_label(np.int64(3)), as_label(("bird", True))
     (3, ('bird', True))
     """
-    if isinstance(value, (np.generic, torch.Tensor, np.ndarray)) and value.ndim == 0:
-        value = value.item()
+    parts: list[object] = []
+    label = _as_label(value, parts, MAX_DEPTH)
+    if len(parts) > MAX_PARTS:
+        raise ValueError(f"a label has at most {MAX_PARTS} values in its tuples, not {len(parts):,}")
+    return label
+
+
+def _as_label(value: object, parts: list[object], depth: int) -> Label:
+    parts.append(value)
+    if (isinstance(value, np.generic | np.ndarray) or is_tensor(value)) and value.ndim == 0:
+        with suppress(RuntimeError):  # a tensor without a value
+            value = value.item()
     if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise ValueError(f"a label has at most {MAX_TEXT:,} characters, not {len(value):,}: {shown(value)}")
         return str(value)
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise ValueError(f"a label that is an int has at most 64 bits, not {value.bit_length():,}")
         return int(value)
     if isinstance(value, tuple) and value:
-        return tuple(as_label(part) for part in value)
+        if depth == 0:
+            raise ValueError(f"a label has at most {MAX_DEPTH} levels of tuples in tuples: {shown(value)}")
+        if len(value) > MAX_PARTS:
+            raise ValueError(f"a label has at most {MAX_PARTS} values in its tuples, not {len(value):,}")
+        return tuple(_as_label(part, parts, depth - 1) for part in value)
     raise ValueError(
-        f"a label is a str, int or bool, or a tuple of these; got {type(value).__name__}: {str(value)[:60]!r}"
+        f"a label is a str, int or bool, or a tuple of these; got {type(value).__name__}: {shown(value)}"
     )
+
+
+def shown(value: object) -> str:
+    """Return a short form of any value for a message.
+
+    Examples
+    --------
+    >>> shown("rose"), shown(10**5000)
+    ("'rose'", '<int>')
+    """
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # ints of thousands of digits, deep nesting, a repr that fails
+        return f"<{type(value).__name__}>"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
 def spelled(label: Label) -> tuple[Any, ...]:
@@ -76,7 +126,7 @@ class Classes:
         return [row for row, into in enumerate(self.into) if row == into and self.counts[row] > 0]
 
     def check(self, labels: Iterable[Label]) -> None:
-        """Refuse, before anything changes, labels for which there is no room or that cannot be told apart."""
+        """Refuse labels beyond the limit of classes or equal to a known label of another type; change nothing."""
         fresh: dict[Label, Label] = {}
         for label in labels:
             row = self._rows.get(label)
@@ -101,35 +151,44 @@ class Classes:
             self.into.append(row)
         return row
 
-    def rename(self, old: Label, new: Label) -> None:
-        """Give a class another label."""
-        row = self._known(old)
+    def check_rename(self, old: Label, new: Label) -> None:
+        """Refuse to give a class a label that another class has."""
+        row, taken = self._known(old), self._rows.get(new)
         if self.labels[row] != old:
             raise ValueError(f"class {old!r} was merged into {self.labels[row]!r}; rename that one")
-        taken = self._rows.get(new)
+        if taken is not None and (taken == row or self.into[taken] != row):
+            raise ValueError(f"cannot rename {old!r} to {new!r}: that class exists; use merge_classes to join them")
+
+    def rename(self, old: Label, new: Label) -> None:
+        """Give a class another label, which `check_rename` accepts."""
+        row, taken = self._known(old), self._rows.get(new)
         if taken is None:
             del self._rows[old]
-        elif taken != row and self.into[taken] == row:  # a name that was merged into this class: they change places
+        else:  # a name that was merged into this class: swap them
             self.labels[taken], self._rows[old] = old, taken
-        else:
-            raise ValueError(f"cannot rename {old!r} to {new!r}: that class exists; use merge_classes to join them")
         self._rows[new] = row
         self.labels[row] = new
 
-    def merge(self, source: Label, into: Label) -> tuple[int, int]:
-        """Let one class count as another from now on; return both rows."""
+    def rows_to_merge(self, source: Label, into: Label) -> tuple[int, int]:
+        """Return the rows of two classes; refuse to merge one into itself."""
         old, new = self._known(source), self._known(into)
         if old == new:
             raise ValueError(f"cannot merge class {source!r} into itself")
+        return old, new
+
+    def merge(self, old: int, new: int) -> None:
+        """Count the class of one row as that of another from now on."""
         self.counts[new] += self.counts[old]
         self.counts[old] = 0
         self.into = [new if row == old else row for row in self.into]
-        return old, new
 
     def _known(self, label: Label) -> int:
         row = self.row(label)
         if row is None:
-            raise ValueError(f"there is no class {label!r}; known: {[self.labels[row] for row in self.seen()][:8]}")
+            known = {str(self.labels[row]): self.labels[row] for row in self.seen()}
+            near = difflib.get_close_matches(str(label), known, n=1, cutoff=0.5)
+            hint = f" did you mean {known[near[0]]!r}?" if near else ""
+            raise ValueError(f"there is no class {label!r};{hint} known: {[*known.values()][:8]}")
         return row
 
     def state(self) -> dict[str, Any]:
@@ -137,7 +196,7 @@ class Classes:
         return {"labels": self.labels, "counts": self.counts, "updates": self.updates, "into": self.into}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave."""
+        """Restore what `state` returned."""
         self.labels = [from_json(label) for label in state["labels"]]
         self.counts = [int(n) for n in state["counts"]]
         self.updates = [int(n) for n in state["updates"]]

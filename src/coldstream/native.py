@@ -1,8 +1,8 @@
-"""The compiled kernels of `kernels.c`: built once for a machine, with the compiler that it has.
+"""The compiled kernels of `kernels.c`, built once per machine by its C compiler.
 
-They only make the data path faster. Where there is no C compiler everything works without them, with the same
-bits; ``COLDSTREAM_NATIVE=off`` in the environment has the same effect. The library is kept in the user's cache
-folder under a name that contains a hash of its source and of how it was compiled.
+They only make the data path faster. Without a C compiler, or with ``COLDSTREAM_NATIVE=off`` in the environment, torch
+does the same with the same bits. The library is cached in the user's cache folder, under a hash of its source and of
+the compiler command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 _SOURCE = Path(__file__).with_name("kernels.c")
-# Two roundings stay two roundings (no contraction), since the bits must be those that torch gives.
+# No contraction: two roundings must stay two, to give the bits of torch.
 _FLAGS = ("-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 
 Kernel = Callable[..., None]
@@ -95,7 +95,7 @@ _SIGNATURES = {
 
 
 def _load(command: list[str]) -> ctypes.CDLL:
-    """Return the library, compiled first where no earlier process has."""
+    """Return the library; compile it first if it is not in the cache."""
     source = _SOURCE.read_bytes()
     key = hashlib.sha256(source + "\0".join([*command, platform.machine(), sys.platform]).encode()).hexdigest()[:16]
     folder = _cache()
@@ -111,7 +111,7 @@ def _load(command: list[str]) -> ctypes.CDLL:
 
 
 def _cache() -> Path | None:
-    """Return the folder for what is kept between processes, None where there is none that is ours to write to."""
+    """Return the cache folder, or None if it cannot be written."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coldstream"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _cache() -> Path | None:
 
 
 def _compile(command: list[str], path: Path) -> None:
-    """Compile beside and rename: another process may do the same at this moment."""
+    """Compile to a temporary file and rename it: another process may do the same at this moment."""
     descriptor, beside = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(descriptor)
     try:

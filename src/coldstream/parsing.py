@@ -1,4 +1,4 @@
-"""Short strings such as ``resize(0.66)|quantize(6)``, and the nearest valid name for a wrong one."""
+"""Parse strings such as ``resize(0.66)|quantize(6)``, and suggest the nearest valid name for a wrong one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CALL = re.compile(r"^([A-Za-z][\w-]*)\s*(?:\(([^()]*)\))?$")
 
 @dataclass(frozen=True)
 class Call:
-    """One link of a chain: a name, its arguments in order, and those given by name."""
+    """A parsed call: its name, positional and keyword arguments."""
 
     name: str
     args: tuple[float | str, ...] = ()
@@ -55,6 +55,26 @@ def parse_chain(text: str, what: str) -> list[Call]:
     return [parse_call(part, what) for part in text.split("|")]
 
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def plain(value: object) -> str:
+    r"""Return a value as one line of text: control characters and bytes that are not UTF-8 become escapes.
+
+    Examples
+    --------
+    >>> print(plain("two\nlines"), plain("caf\udce9"), plain(0.5))
+    two\nlines caf\xe9 0.5
+    """
+    return _UNPRINTABLE.sub(lambda match: _escaped(match.group()), str(value))
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    byte = code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else None  # how Python reads a file name's byte
+    return f"\\x{byte:02x}" if byte is not None else character.encode("unicode_escape").decode()
+
+
 def _value(text: str) -> float | str:
     text = text.strip()
     try:
@@ -75,5 +95,5 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> ValueError:
     names = sorted(valid)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(repr(one) if "," in one else one for one in names)
-    return ValueError(f"unknown {what} {name!r};{hint} valid: {listed}")
+    shown = ", ".join(repr(one) if "," in one else one for one in names)
+    return ValueError(f"unknown {what} {name!r};{hint} valid: {shown}")

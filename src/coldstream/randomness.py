@@ -1,7 +1,7 @@
 """Every random choice is a function of (seed, step, role), never of how many draws came before.
 
-A stream that is prefetched, checkpointed in flight, or edited between two steps therefore makes exactly
-the same choices as one that runs straight through, and nothing here reads or moves a global generator.
+A stream that is prefetched, checkpointed, or edited between two steps therefore draws the same numbers as an
+uninterrupted one. No global generator is read or advanced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WORD = (1 << 64) - 1
 
 
 class _NoSeed(np.random.bit_generator.ISeedSequence):
-    """Saves Philox from asking the system for entropy that is then overwritten, which takes longer than the rest."""
+    """Keeps Philox from asking the system for entropy, which is slow and would be overwritten."""
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
         return np.zeros(n_words, dtype)
@@ -25,7 +25,7 @@ _NO_SEED = _NoSeed()
 
 
 def generator(seed: int, step: int, role: str) -> np.random.Generator:
-    """Return the generator that makes the draws of one `role` at one `step` of a stream.
+    """Return the generator for the draws of one `role` at one `step` of a stream.
 
     The Philox counter-based generator is keyed by (seed, role); the step sits in a high word of its
     counter, so that two steps never share a block of numbers however many each of them draws.
@@ -40,7 +40,7 @@ def generator(seed: int, step: int, role: str) -> np.random.Generator:
         "bit_generator": "Philox",
         "state": {"counter": (0, 0, step & _WORD, 0), "key": (seed & _WORD, zlib.crc32(role.encode()))},
         "buffer": (0, 0, 0, 0),
-        "buffer_pos": 4,  # used up, so that the first draw begins a block
+        "buffer_pos": 4,  # empty, so that the first draw starts a block
         "has_uint32": 0,
         "uinteger": 0,
     }

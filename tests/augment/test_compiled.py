@@ -37,7 +37,7 @@ def random_images(seed, count, shape):
 
 
 def by_torch(policy, images, seed, step):
-    return policy.transform(torch.from_numpy(images).permute(0, 3, 1, 2), seed, step).permute(0, 2, 3, 1).numpy()
+    return policy._by_torch(images, policy.stages, seed, step, None)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -50,9 +50,9 @@ def test_every_operation_at_every_magnitude(name, shape, monkeypatch):
     ops = np.full(len(magnitudes), OP_ID[name])
     stage = Policy.parse("randaugment").stages[0]
     monkeypatch.setattr(type(stage), "draw", lambda *_: (ops[None], magnitudes[None]))
-    mine = compiled.augment(images, (stage,), 0, 0, None)
+    ours = compiled.augment(images, (stage,), 0, 0, None)
     theirs = apply_ops(torch.from_numpy(images).permute(0, 3, 1, 2), ops, magnitudes).permute(0, 2, 3, 1).numpy()
-    np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -62,10 +62,10 @@ def test_policies_have_the_bits_of_the_torch_path(text, shape):
     before = images.copy()
     changed = False
     for step in range(4):
-        mine = policy.augment(images, 5, step)
-        np.testing.assert_array_equal(mine, by_torch(policy, images, 5, step))
+        ours = policy.augment(images, 5, step)
+        np.testing.assert_array_equal(ours, by_torch(policy, images, 5, step))
         np.testing.assert_array_equal(images, before)
-        changed |= bool((mine != images).any())
+        changed |= bool((ours != images).any())
     assert changed or shape[:2] == (1, 1)
 
 

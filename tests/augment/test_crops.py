@@ -101,15 +101,15 @@ def test_boxes_are_distributed_as_those_of_torchvision(size, lower):
         torch.manual_seed(1)
         params = [RandomResizedCrop.get_params(image, [lower, 1.0], [3 / 4, 4 / 3]) for _ in range(count)]
     theirs = np.array(params).T
-    for mine, other in zip(ours, theirs, strict=True):
-        values = np.union1d(mine, other)
-        table = np.array([np.searchsorted(values, x) for x in (mine, other)])
+    for drawn, other in zip(ours, theirs, strict=True):
+        values = np.union1d(drawn, other)
+        table = np.array([np.searchsorted(values, x) for x in (drawn, other)])
         counts = np.array([np.bincount(row, minlength=values.size) for row in table])
         counts = counts[:, counts.sum(0) > 10]
         if counts.shape[1] > 1:
             assert stats.chi2_contingency(counts).pvalue > LEVEL
         else:
-            np.testing.assert_array_equal(np.unique(mine), np.unique(other))
+            np.testing.assert_array_equal(np.unique(drawn), np.unique(other))
     top, left, height, width = ours
     assert (top >= 0).all()
     assert (left >= 0).all()

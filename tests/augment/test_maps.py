@@ -66,6 +66,6 @@ def test_areas_of_reminds_crops():
     w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
     fits = ((w <= 7) & (h <= 7)).argmax(1)
     rows = np.arange(20_000)
-    for mine, theirs in ((high, h[rows, fits]), (wide, w[rows, fits])):
-        mine, theirs = (np.bincount(sides.astype(int), minlength=8)[:8] / 20_000 for sides in (mine, theirs))
-        assert np.abs(mine - theirs).max() < 0.02
+    for ours, theirs in ((high, h[rows, fits]), (wide, w[rows, fits])):
+        ours, theirs = (np.bincount(sides.astype(int), minlength=8)[:8] / 20_000 for sides in (ours, theirs))
+        assert np.abs(ours - theirs).max() < 0.02

@@ -30,7 +30,7 @@ def test_mixing_by_brute_force(mixing, step):
     kinds = {*drawn.cut.tolist()}
     assert kinds == {kind for kind, on in ((False, mixing.mixup), (True, mixing.cutmix)) if on is not None}
     for i in range(N):
-        j, own = int(drawn.partner[i]), float(drawn.own[i])
+        j, kept = int(drawn.partner[i]), float(drawn.kept[i])
         if drawn.cut[i]:
             top, bottom, left, right = drawn.box[:, i]
             expected = images[i].clone()
@@ -40,10 +40,10 @@ def test_mixing_by_brute_force(mixing, step):
                     expected[:, y, x] = images[j, :, y, x]
                     pasted += 1
             assert torch.equal(mixed[i], expected)
-            assert own == pytest.approx(1 - pasted / (H * W), abs=1e-12)
+            assert kept == pytest.approx(1 - pasted / (H * W), abs=1e-12)
         else:
-            torch.testing.assert_close(mixed[i], own * images[i] + (1 - own) * images[j])
-        torch.testing.assert_close(soft[i], own * targets[i] + (1 - own) * targets[j])
+            torch.testing.assert_close(mixed[i], kept * images[i] + (1 - kept) * images[j])
+        torch.testing.assert_close(soft[i], kept * targets[i] + (1 - kept) * targets[j])
     torch.testing.assert_close(soft.sum(1), torch.ones(N))
     assert torch.equal(images, before[0])
     assert torch.equal(targets, before[1])
@@ -70,8 +70,8 @@ def test_both_kinds_are_each_the_kind_alone():
 
 @pytest.mark.parametrize("alpha", [0.1, 0.8, 1.0, 3.0])
 def test_mixup_shares_follow_the_beta_distribution(alpha):
-    own = Mixing(mixup=alpha).draw(20_000, 8, 8, 1, 0).own
-    assert stats.kstest(own, stats.beta(alpha, alpha).cdf).pvalue > LEVEL
+    kept = Mixing(mixup=alpha).draw(20_000, 8, 8, 1, 0).kept
+    assert stats.kstest(kept, stats.beta(alpha, alpha).cdf).pvalue > LEVEL
 
 
 @pytest.mark.parametrize("alpha", [0.8, 2.0])
@@ -119,14 +119,14 @@ def test_coin_is_fair_and_its_own():
     assert stats.binomtest(int(cut.sum()), cut.size, 0.5).pvalue > LEVEL
     patterns = np.bincount(cut @ np.array([1, 2, 4, 8]), minlength=16)
     assert stats.chisquare(patterns).pvalue > LEVEL
-    own = np.array([Mixing(mixup=0.1).draw(4, 8, 8, 9, step).own for step in range(4000)])
-    assert abs(np.corrcoef(own.ravel(), cut.ravel())[0, 1]) < 0.03
-    assert np.abs(np.corrcoef(own.T)[~np.eye(4, dtype=bool)]).max() < 0.06
+    kept = np.array([Mixing(mixup=0.1).draw(4, 8, 8, 9, step).kept for step in range(4000)])
+    assert abs(np.corrcoef(kept.ravel(), cut.ravel())[0, 1]) < 0.03
+    assert np.abs(np.corrcoef(kept.T)[~np.eye(4, dtype=bool)]).max() < 0.06
 
 
 @pytest.mark.parametrize(
     ("mixing", "part"),
-    [(BOTH, "partner"), (BOTH, "cut"), (Mixing(mixup=0.7), "own"), (Mixing(cutmix=0.7), "own"), (BOTH, "box")],
+    [(BOTH, "partner"), (BOTH, "cut"), (Mixing(mixup=0.7), "kept"), (Mixing(cutmix=0.7), "kept"), (BOTH, "box")],
 )
 def test_every_draw_depends_on_seed_and_step(mixing, part):
     once, again, other_step, other_seed = (

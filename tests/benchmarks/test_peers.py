@@ -6,8 +6,8 @@ import warnings
 import pytest
 import torch
 
-from coldstream.benchmarks import peers, run_bench
-from coldstream.benchmarks.measuring import Scale
+from benchmarks import peers, run_bench
+from benchmarks.measuring import Scale
 
 TINY = Scale(0.01, 1, 1, 0.001, stored=110, replay=20)
 

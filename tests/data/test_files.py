@@ -3,6 +3,7 @@
 import multiprocessing
 import pickle
 import threading
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -97,7 +98,7 @@ def test_pickled(both):
 def test_too_large_is_not_read(both, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 100)
     for where in both:
-        monkeypatch.setattr(where, "_read", lambda name: pytest.fail("it was read"))
+        monkeypatch.setattr(where, "_read", lambda name, most: pytest.fail("it was read"))
         with pytest.raises(ValueError, match="07.png.*the limit is 100"):
             LazyImages(where, ["07.png"])[0]
 
@@ -109,6 +110,34 @@ def test_a_zip_that_lies_about_sizes(tmp_path, encoded, picture):
         archive.getinfo("a.png").file_size = 50  # written to the central directory only
     with pytest.raises(ValueError, match="a.png"):
         LazyImages(ZipFiles(path), ["a.png"])[0]
+
+
+@pytest.mark.parametrize("claim", [50, 4_000_000, 63_000_000, 70_000_000])
+def test_a_member_that_unpacks_to_more_than_it_says_takes_no_more(tmp_path, claim):
+    path = tmp_path / "lies.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("a.png", "w") as member:
+            for _ in range(300):
+                member.write(bytes(1_000_000))
+        archive.getinfo("a.png").file_size = claim
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="a.png"):
+            ZipFiles(path).read("a.png")
+        assert tracemalloc.get_traced_memory()[1] < 2 * min(claim, 64_000_000) + 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_more_than_the_limit_is_read_of_a_file_that_grows(both, monkeypatch):
+    monkeypatch.setattr(files, "MAX_BYTES", 200)
+    monkeypatch.setattr(both[0], "size", lambda name: 10)
+    asked = []
+    real = both[0]._read
+    monkeypatch.setattr(both[0], "_read", lambda name, most: asked.append(most) or real(name, most))
+    with pytest.raises(ValueError, match="07.png.*11 bytes or more, not 10"):
+        both[0].read("07.png")
+    assert asked == [11]
 
 
 def test_names_that_lead_outside(tmp_path, tree, zipped, picture):

@@ -97,9 +97,9 @@ def test_a_damaged_image_is_named(pets, encoded, picture):
         ({"notes.txt": "hello"}, "there are no images in"),
         (
             {"train/1.png": 1, "train/cat/2.png": 2},
-            "train/1.png.*in no class's folder; expected train/<class>/<image>",
+            "train/1.png.*not inside the folder of a class; expected train/<class>/<image>",
         ),
-        ({"1.png": 1, "cat/2.png": 2}, "1.png.*in no class's folder; expected <class>/<image>"),
+        ({"1.png": 1, "cat/2.png": 2}, "1.png.*not inside the folder of a class; expected <class>/<image>"),
     ],
 )
 def test_not_an_image_folder(tmp_path, tree, picture, content, message):

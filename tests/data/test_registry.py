@@ -58,7 +58,7 @@ def test_a_failed_download_is_told(tmp_path, monkeypatch):
         raise URLError("no route to host")
 
     monkeypatch.setattr(torchvision.datasets, "CIFAR10", no_network)
-    with pytest.raises(MissingData, match="Downloading failed: .*no route to host.* To get it: download=True"):
+    with pytest.raises(MissingData, match="Downloading failed: .*no route to host.* To get it: coldstream data"):
         load_dataset("cifar10", tmp_path, download=True)
 
 

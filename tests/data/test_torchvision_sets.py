@@ -79,7 +79,7 @@ def test_cifar100_and_its_strips_are_one(tmp_path, tree, monkeypatch):
 
 def test_a_wrong_checksum_is_told(tmp_path, tree):
     tree(tmp_path / "cifar-100-python", {"train": b"x", "test": b"y", "meta": b"z"})
-    with pytest.raises(MissingData, match="cifar-100-python.*damaged or not complete.*get it again"):
+    with pytest.raises(MissingData, match="cifar-100-python.*damaged or incomplete.*download it again"):
         load_dataset("cifar100", tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_aircraft(tmp_path, picture):
     assert [len(image) for image in train.images] == [6, 4]
     assert train.keys[0] == "data/images/0000002.jpg"
     (base / "variants.txt").unlink()
-    with pytest.raises(MissingData, match="not complete"):
+    with pytest.raises(MissingData, match="incomplete"):
         load_dataset("fgvc-aircraft", tmp_path)
 
 

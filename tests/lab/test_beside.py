@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream import CSSL
+from coldstream import ColdStart
 from coldstream.lab import Experiment, Stopped, evaluation, make_config, run_jobs
 
 SMALL = [
@@ -46,7 +46,7 @@ def straight(tmp_path_factory):
 @pytest.fixture
 def saves(monkeypatch):
     """The step of every checkpoint, each checked for the lines of the tests before it."""
-    steps, save = [], CSSL.save
+    steps, save = [], ColdStart.save
 
     def watched(self, path, **more):
         lines = [json.loads(line)["step"] for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
@@ -54,7 +54,7 @@ def saves(monkeypatch):
         steps.append(self.step)
         return save(self, path, **more)
 
-    monkeypatch.setattr(CSSL, "save", watched)
+    monkeypatch.setattr(ColdStart, "save", watched)
     return steps
 
 

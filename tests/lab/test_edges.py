@@ -1,6 +1,7 @@
 """Where experiments could go wrong without being wrong: odd data, odd settings, changed files, company."""
 
 import fcntl
+import os
 import sys
 import threading
 import time
@@ -13,10 +14,11 @@ from safetensors.torch import save_file
 from coldstream import CSSL
 from coldstream.cli import main
 from coldstream.lab import Experiment, make_config, run_jobs
-from coldstream.lab.config import DIGITS, learner_changes, read_config
+from coldstream.lab.config import DIGITS, learner_changes
 from coldstream.lab.keys import learner_version
 from coldstream.lab.names import settings_of
-from coldstream.lab.results import unit_results
+from coldstream.lab.records import FinishedRun
+from coldstream.lab.yaml_files import read_config
 from coldstream.learners import LEARNERS
 
 TINY = {"data": {"per_class": 4, "classes": 3}, "learner": {"model": "linear", "replay": 3}, "offline": {"epochs": 1}}
@@ -44,18 +46,59 @@ def test_a_class_of_too_few_images_to_test(tmp_path, seed):
             Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{i}.png")
     made = experiment(tmp_path, data={"name": str(tmp_path / "photos")}, seeds=[seed], offline={"enabled": False})
     run_jobs(made)
-    events = made.results()["learners"]["cssl"]["runs"][0]["events"]
-    assert all(event["images"] for event in events)
+    events = made.results().learners["cold-start"].units[0].events
+    assert all(event.images for event in events)
     assert len(events) in (2, 3)
 
 
-def test_an_offline_model_that_knows_nothing_has_no_omega():
-    event = {"step": 1, "images": 4, "accuracy": 0.5, "top5": 1.0, "ece": 0.1, "ece_debiased": 0.1, "classes": ["a"]}
-    event["confusion"] = {"columns": ["a"], "rows": [[4]]}
-    found = unit_results({}, [event], [{**event, "accuracy": 0.0}], {"a": 1})
-    assert found["omega_per_event"] is found["omega_final"] is None
-    assert found["top5_omega_per_event"] == found["top5_omega_final"] == 1.0
-    assert unit_results({}, [event], [{**event, "accuracy": 0.8}], {"a": 1})["omega_final"] == pytest.approx(0.625)
+ODD = [
+    b"$\\frac{$", b"caf\xe9", b"<script>", b"=HYPERLINK(1)", b"\\input{x}", b"two\nlines", b"[bold]x[", b"a|b"
+]  # fmt: skip
+
+
+def test_classes_and_folders_of_any_name_get_through_to_the_report(tmp_path, monkeypatch, capsys):
+    """Whatever a folder may be called: bytes that are not UTF-8, formulas, tags, line ends."""
+    rng = np.random.default_rng(0)
+    photos = os.path.join(os.fsencode(tmp_path), b"Fotos \xfc")
+    for name in ODD:
+        folder = os.path.join(photos, name)
+        os.makedirs(folder)
+        for i in range(6):
+            pixels = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(os.path.join(folder, b"%d \xe9.png" % i), "PNG")
+    tree = {**TINY, "data": {"name": os.fsdecode(photos)}, "learners": {"$\\frac{$": {}, "[/b] <i>": {"replay": 2}}}
+    made = Experiment.create(make_config(tree), tmp_path / "runs" / "one")
+    run_jobs(made)
+    results = made.results()
+    assert results.data_name == "Fotos \\xfc"
+    known = FinishedRun(made.folder.path).events[-1].confusion.truth
+    assert set(known) == {
+        "$\\frac{$", "caf\\xe9", "<script>", "=HYPERLINK(1)", "\\input{x}", "two\\nlines", "[bold]x[", "a|b"
+    }  # fmt: skip
+    for command in (["report", made.folder.path], ["status", made.folder.path]):
+        assert call(monkeypatch, *command) == 0
+        assert "[/b] <i>" in capsys.readouterr().out
+    page = (made.folder.path / "report.html").read_text()
+    assert "<script>" not in page
+    assert "caf\\xe9" in page
+
+
+def test_status_and_reports_import_no_code_of_the_users(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "trap_here", raising=False)
+    (tmp_path / "trap_here.py").write_text(
+        "from pathlib import Path\nfrom coldstream import CSSL\nPath('sprung').touch()\nclass Trap(CSSL): pass\n"
+    )
+    made = experiment(tmp_path, learners={"mine": {"kind": "trap_here:Trap"}}, offline={"enabled": False})
+    assert (tmp_path / "sprung").exists()
+    run_jobs(made)
+    made.results()
+    (tmp_path / "sprung").unlink()
+    path = made.folder.path
+    for command in (["status", path], ["report", path], ["compare", path, path], ["list"], ["report", "paper"]):
+        monkeypatch.delitem(sys.modules, "trap_here", raising=False)
+        assert call(monkeypatch, *command) == 0
+        assert not (tmp_path / "sprung").exists(), command
 
 
 def test_every_learner_goes_into_the_default_experiment():
@@ -70,7 +113,7 @@ def test_other_weights_in_the_same_file_are_another_job(tmp_path):
     for seed in (1, 2):
         source = CSSL(model="mlp", seed=seed, augment="none")
         source.learn_one(np.zeros((8, 8, 1), np.uint8), "a")
-        save_file(source.engine.classifier.body.state_dict(), tmp_path / "w.safetensors")
+        save_file(source.engine.body.state_dict(), tmp_path / "w.safetensors")
         made = experiment(tmp_path, learner={"model": "mlp", "init": str(tmp_path / "w.safetensors")})
         keys.append([job.key for job in made.jobs])
     assert not set(keys[0]) & set(keys[1])
@@ -78,9 +121,8 @@ def test_other_weights_in_the_same_file_are_another_job(tmp_path):
 
 def test_references_are_made_once_for_learners_with_the_same_network(tmp_path):
     made = experiment(tmp_path, learners={"one": {}, "two": {"replay": 2}, "three": {"model": "mlp"}})
-    assert made.references["one", 0] is made.references["two", 0]
-    assert made.references["one", 0] is not made.references["three", 0]
-    assert made.references["one", 0][0].train is made.train[None]
+    assert made.references("one", 0) == made.references("two", 0)
+    assert not {*made.references("one", 0)} & {*made.references("three", 0)}
 
 
 def test_a_job_that_another_process_is_at_is_waited_for(tmp_path):
@@ -103,7 +145,7 @@ def test_a_report_needs_only_the_files_of_the_run(tmp_path, monkeypatch):
     made = experiment(tmp_path, offline={"enabled": False})
     run_jobs(made)
     made.results()
-    monkeypatch.setattr("coldstream.lab.experiment.load_dataset", lambda *_: 1 / 0)
+    monkeypatch.setattr("coldstream.lab.inputs.load_dataset", lambda *_: 1 / 0)
     assert call(monkeypatch, "report", made.folder.path) == 0
     assert "threads 1" in (made.folder.path / "report.html").read_text()
 
@@ -126,7 +168,7 @@ def test_a_data_set_of_any_name_can_be_run(text, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("learner.augment=5", "wrong kind"),
+        ("learner.augment=5", "augment is a policy such as 'crop|flip', not 5"),
         ("learner.rate=1e30", "lower rate"),
         ("seeds=[0, 0]", "same seed"),
         ("name=store", "choose another name"),
@@ -139,10 +181,7 @@ def test_what_a_user_can_mend_is_said_in_a_line(change, message, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken_here.py").write_text("def (")
     (tmp_path / "needy_here.py").write_text(
-        "from coldstream import CSSL\n"
-        "class Needy(CSSL):\n"
-        "    def __init__(self, *, depth, **rest):\n"
-        "        super().__init__(**rest)\n"
+        "from coldstream import CSSL\nclass Needy(CSSL):\n    class Settings(CSSL.Settings):\n        depth: int\n"
     )
     changes = ["data.per_class=12", "learner.model=linear", "learner.replay=3", "offline.enabled=false", change]
     assert call(monkeypatch, "run", *(part for one in changes for part in ("--set", one))) == 2
@@ -154,7 +193,7 @@ def test_what_a_user_can_mend_is_said_in_a_line(change, message, tmp_path, monke
 def test_a_class_order_from_a_file(tmp_path):
     (tmp_path / "order.txt").write_text("2\n0\n1\n")
     made = experiment(tmp_path, stream={"class_order": str(tmp_path / "order.txt")})
-    part = made.streams[0].parts[None]
+    part = made.inputs.stream(0).parts[None]
     seen = [part.dataset.names[label] for label in part.dataset.labels[part.order]]
     assert list(dict.fromkeys(seen)) == ["2", "0", "1"]
 

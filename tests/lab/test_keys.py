@@ -35,11 +35,11 @@ print(*(module.__file__ for module in ours))
 
 
 def test_a_method_does_not_depend_on_another():
-    mine = names("coldstream.learners.linear_probe")
-    assert "learners/linear_probe.py" in mine
-    assert "learners/replaying.py" in mine
-    assert "kernels.c" in mine
-    assert not mine & {"learners/cssl.py", "learners/er.py", "learners/__init__.py", "cli.py"}
+    files = names("coldstream.learners.linear_probe")
+    assert "learners/linear_probe.py" in files
+    assert "learners/replaying.py" in files
+    assert "kernels.c" in files
+    assert not files & {"learners/cssl.py", "learners/er.py", "learners/__init__.py", "cli.py"}
     assert len({learner_version(kind) for kind in (CSSL, ER, LinearProbe)}) == 3
 
 
@@ -72,6 +72,26 @@ def test_a_changed_file_changes_the_version(tmp_path, monkeypatch):
     code_version.cache_clear()
     sources.cache_clear()
     assert versions[0] == versions[2] != versions[1]
+
+
+def test_a_name_that_a_package_loads_on_use_is_followed_to_its_module(tmp_path, monkeypatch):
+    from coldstream.lab import keys
+
+    package = tmp_path / "coldstream" / "sets"
+    package.mkdir(parents=True)
+    (tmp_path / "coldstream" / "__init__.py").write_text("")
+    names = "if TYPE_CHECKING:\n    from coldstream.sets.a import A\n    from coldstream.sets.b import B\n"
+    (package / "__init__.py").write_text(f"from typing import TYPE_CHECKING\n{names}")
+    (package / "a.py").write_text("A = 1")
+    (package / "b.py").write_text("B = 1")
+    (tmp_path / "coldstream" / "one.py").write_text("from coldstream.sets import A\n")
+    monkeypatch.setattr(keys, "_ROOT", tmp_path)
+    keys.sources.cache_clear()
+    keys._loaded_on_use.cache_clear()
+    files = {file.relative_to(tmp_path / "coldstream").as_posix() for file in keys.sources("coldstream.one")}
+    keys.sources.cache_clear()
+    keys._loaded_on_use.cache_clear()
+    assert files == {"one.py", "sets/__init__.py", "sets/a.py"}
 
 
 def test_comments_docstrings_and_layout_do_not_count(tmp_path):

@@ -46,7 +46,7 @@ file = os.open(progress, os.O_RDWR | os.O_CREAT)
 
 class Show:
     def update(self, job, done, total, note):
-        os.pwrite(file, struct.pack("q", done if job.unit == "examples" else -1), 0)
+        os.pwrite(file, struct.pack("q", done if job.counted == "examples" else -1), 0)
     def finished(self, job):
         pass
 
@@ -170,7 +170,7 @@ def test_a_grid_killed_five_times(warm, tmp_path):
         process.kill()
     assert len(checkpoints(folder)) >= 2
     assert finish(warm, folder, GRID) == straight
-    assert len(json.loads(straight["summary.json"])["learners"]["crop"]["runs"]) == 3
+    assert len(json.loads(straight["summary.json"])["learners"]["crop"]["units"]) == 3
 
 
 def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(warm, tmp_path):
@@ -182,10 +182,10 @@ def test_kills_while_a_checkpoint_is_written_and_the_stream_is_ahead_of_it(warm,
         progress.unlink(missing_ok=True)
         process = start(warm, folder, progress, ONE, SLOW_DISK="0.1")
 
-        def ahead():
+        def is_under_way():
             writing = half_written(folder)
             return writing is not None and step(progress) > writing > checkpoint_step(folder)
 
-        assert wait_for(ahead, process), "it ended before it was killed"
+        assert wait_for(is_under_way, process), "it ended before it was killed"
         process.kill()
     assert finish(warm, folder, ONE) == straight

@@ -14,7 +14,7 @@ from coldstream.streams import make_stream
 def test_cold_start_reaches_offline_on_digits(tmp_path):
     experiment = Experiment.create(make_config(DIGITS, ["seeds=[0, 1, 2]"]), tmp_path / "run")
     run_jobs(experiment)
-    runs = experiment.results()["learners"]["cssl"]["runs"]
+    runs = experiment.results()["learners"]["cold-start"]["runs"]
     offline = np.mean([run["offline"][-1]["accuracy"] for run in runs])
     streamed = np.mean([run["final_accuracy"] for run in runs])
     assert offline >= 0.97
@@ -31,9 +31,9 @@ def test_a_small_cold_start_beats_chance_by_far():
         for index in stream.order[: stream.events[1].step]:
             learner.learn_one(train.images[index], train.names[train.labels[index]])
         classes = stream.events[1].classes
-        mine = test.take(np.flatnonzero(np.isin(test.labels, classes)))
-        truth = [mine.names[label] for label in mine.labels]
-        hits = [guess == name for guess, name in zip(learner.predict_many(mine.images), truth, strict=True)]
+        seen = test.take(np.flatnonzero(np.isin(test.labels, classes)))
+        truth = [seen.names[label] for label in seen.labels]
+        hits = [guess == name for guess, name in zip(learner.predict_many(seen.images), truth, strict=True)]
         right.append(np.mean(hits))
         newest = learner.classes_[-1]
         right_of_old.append(np.mean([hit for hit, name in zip(hits, truth, strict=True) if name != newest]))

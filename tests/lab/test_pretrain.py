@@ -1,7 +1,6 @@
 """Networks trained on other classes before the stream: what is trained, who begins from it, how it is kept."""
 
 import fcntl
-import json
 import threading
 import time
 
@@ -15,7 +14,8 @@ from coldstream.data import load_dataset, select
 from coldstream.lab import Experiment, Stopped, make_config, run_jobs
 from coldstream.lab.config import write_config
 from coldstream.lab.evaluation import evaluate
-from coldstream.learners import CSSL, DeepSLDA, OfflineRecipe
+from coldstream.lab.records import FinalLearner, JobTiming, OfflineResult, PretrainResult
+from coldstream.learners import CSSL, ColdStart, DeepSLDA, OfflineRecipe
 from coldstream.streams import sorted_by_content
 
 BEFORE = {"data": {"classes": ["7", "8", "9"], "per_class": 8, "test_per_class": 4}, "epochs": 3, "batch": 8}
@@ -41,63 +41,69 @@ def by_hand(seed=0):
 
 
 def body(learner):
-    return learner.engine.classifier.body.state_dict()
+    return learner.engine.body.state_dict()
 
 
 def test_the_weights_are_those_of_offline_training(tmp_path):
     made = experiment(tmp_path, offline={"enabled": False})
-    assert [job.title for job in made.jobs] == ["pre-training, 3 classes, seed 0", "cssl, seed 0"]
+    assert [job.title for job in made.jobs] == ["pre-training, 3 classes, seed 0", "cold-start, seed 0"]
     run_jobs(made)
     job = made.jobs[0]
     learner, train, test = by_hand()
     state = load_file(job.weights)
     assert state.keys() == body(learner).keys()
     assert all(torch.equal(state[name], value) for name, value in body(learner).items())
-    found = job.folder.read("summary.json")
+    result = job.folder.read("summary.json", PretrainResult)
     for part, key in ((train, "train_accuracy"), (test, "test_accuracy")):
         right = [a == part.names[b] for a, b in zip(learner.predict_many(part.images), part.labels, strict=True)]
-        assert found[key] == np.mean(right)
-    assert (found["images"], found["test_images"], found["classes"]) == (24, 12, ["7", "8", "9"])
-    assert found["parameters"] == (64 + 1) * 64 + (64 + 1) * 64
-    assert job.folder.read("timing.json")["seconds"] > 0
+        assert getattr(result, key) == np.mean(right)
+    assert (result.images, result.test_images, result.classes) == (24, 12, ("7", "8", "9"))
+    assert result.parameters == (64 + 1) * 64 + (64 + 1) * 64
+    assert job.folder.read("timing.json", JobTiming).seconds > 0
 
 
 def test_learners_and_references_begin_from_them(tmp_path):
     made = experiment(tmp_path)
     run_jobs(made)
     first = made.jobs[0]
-    begun = made.units["cssl", 0].make()
-    begun.learn_one(np.zeros((8, 8, 1), np.uint8), "x")
-    cold = CSSL(model="mlp", replay=3, augment="none", init=str(first.weights))
-    cold.learn_one(np.zeros((8, 8, 1), np.uint8), "x")
-    assert all(torch.equal(a, b) for a, b in zip(body(begun).values(), body(cold).values(), strict=True))
-    job = made.references["cssl", 0][-1]
-    found = {}
+    stream, train, ends = made.inputs.stream(0).parts[None], made.inputs.train[None], {}
+    for init in (str(first.weights), "random"):
+        learner = ColdStart(model="mlp", replay=3, augment="none", init=init)
+        for index, id in zip(stream.order, stream.ids(), strict=True):
+            learner.predict_one(train.images[index])
+            learner.learn_one(train.images[index], train.names[train.labels[index]], id=id)
+        ends[init] = learner.fingerprint()
+    begun = made.unit("cold-start", 0).folder.read("summary.json", FinalLearner).fingerprint
+    assert begun == ends[str(first.weights)] != ends["random"]
+    job, results = made.references("cold-start", 0)[-1], {}
     for init in (str(first.weights), "random"):
         reference = CSSL(model="mlp", init=init)
-        reference.base_init(made.train[None].take(job.which), OfflineRecipe(epochs=1, batch=64, augment="none"))
-        found[init] = evaluate(reference, made.test[None], job.event)
-    assert job.folder.read("summary.json") == found[str(first.weights)] != found["random"]
+        recipe = OfflineRecipe(epochs=1, batch=64, augment="none")
+        reference.base_init(train.take(np.sort(stream.order)), recipe)
+        results[init] = evaluate(reference, made.inputs.test[None], stream.events[-1])
+    trained = job.folder.read("summary.json", OfflineResult).event
+    assert trained == results[str(first.weights)] != results["random"]
 
 
 def test_results_are_not_those_of_random_weights(tmp_path):
     made = experiment(tmp_path, learners={"pre": {}, "cold": {"init": "random"}}, offline={"enabled": False})
     run_jobs(made)
-    runs = {name: found["runs"][0] for name, found in made.results()["learners"].items()}
-    assert runs["pre"]["fingerprint"] != runs["cold"]["fingerprint"]
-    assert made.units["cold", 0].needs == ()
+    learners = made.results().learners
+    prints = {name: result.units[0].learner.fingerprint for name, result in learners.items()}
+    assert prints["pre"] != prints["cold"]
+    assert made.unit("cold", 0).needs == ()
 
 
 def test_one_job_for_all_learners_of_a_network_and_all_experiments(tmp_path):
     learners = {"one": {}, "two": {"replay": 2}, "wide": {"size": 9}, "offline": {"kind": "offline", "epochs": 1}}
     made = experiment(tmp_path, learners=learners, seeds=[0, 1])
-    before = [job for job in made.jobs if job.unit == "epochs" and job.title.startswith("pre-training")]
+    before = [job for job in made.jobs if job.counted == "epochs" and job.title.startswith("pre-training")]
     assert len(before) == 4  # two networks, two seeds
     assert made.jobs[:4] == before
-    assert made.units["one", 0].needs == made.units["two", 0].needs == made.units["offline", 0].needs
-    assert made.units["one", 1].needs != made.units["one", 0].needs != made.units["wide", 0].needs
+    assert made.unit("one", 0).needs == made.unit("two", 0).needs == made.unit("offline", 0).needs
+    assert made.unit("one", 1).needs != made.unit("one", 0).needs != made.unit("wide", 0).needs
     other = experiment(tmp_path, "two", stream={"ordering": "iid"})
-    assert other.jobs[0].folder.path == made.units["one", 0].needs[0].folder.path
+    assert other.jobs[0].folder.path == made.unit("one", 0).needs[0].folder.path
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,7 @@ def test_stopped_and_gone_on(tmp_path):
         made.jobs[0].run(lambda done, total, note: done == 2)
     assert not made.jobs[0].weights.exists()
     run_jobs(Experiment.open(made.folder.path))
-    assert json.dumps(made.results()) == json.dumps(straight.results())
+    assert made.results() == straight.results()
     assert made.jobs[0].weights.read_bytes() == straight.jobs[0].weights.read_bytes()
 
 
@@ -168,11 +174,11 @@ def test_remind_is_base_initialised_from_them(tmp_path):
     made = experiment(tmp_path, learner=small, learners=learners, offline={"enabled": False})
     run_jobs(made)
     assert len(made.jobs) == 3
-    assert made.units["remind", 0].base is not None
+    assert (made.unit("remind", 0).folder.path / "checkpoint").is_dir()
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="learner 'cssl' has init: pretrained, and nothing says on what"):
+    with pytest.raises(ValueError, match="learner 'cold-start' has init: pretrained, and nothing says on what"):
         make_config({**TINY, "pretrain": None})
     with pytest.raises(ValueError, match=r"unknown setting 'pretrain.data.nme'; did you mean 'name'"):
         make_config({**TINY, "pretrain": {"data": {"nme": 3}}})
@@ -201,27 +207,27 @@ def test_base_initialisation_from_given_weights(tmp_path):
     learners = {"plain": {"kind": "deep-slda"}, "based": {"kind": "deep-slda", "base_init": True}}
     made = experiment(tmp_path, learners=learners, offline={"enabled": False}, prequential=False)
     run_jobs(Experiment.open(made.folder.path))
-    plain, based = (made.units[name, 0] for name in learners)
-    assert plain.base is None
+    plain, based = (made.unit(name, 0) for name in learners)
     assert plain.key != based.key
+    stream, train = made.inputs.stream(0).parts[None], made.inputs.train[None]
     for job in (plain, based):
         learner = DeepSLDA(model="mlp", init=str(made.jobs[0].weights))
-        if job.base is not None:
-            learner.base_init(job.base, OfflineRecipe(epochs=1, batch=128, augment="none"))
-        stream, train = job.stream.parts[None], made.train[None]
+        if job is based:
+            first = train.take(stream.order[: stream.batches[0]])
+            learner.base_init(first, OfflineRecipe(epochs=1, batch=128, augment="none"))
         for index, id in zip(stream.order, stream.ids(), strict=True):
             learner.learn_one(train.images[index], train.names[train.labels[index]], id=id)
-        assert job.folder.read("summary.json")["fingerprint"] == learner.fingerprint()
+        assert job.folder.read("summary.json", FinalLearner).fingerprint == learner.fingerprint()
     assert made.jobs[0].key in (need.key for need in based.needs)
 
 
 def test_base_init_that_cannot_be():
-    for own, message in (
+    for settings, message in (
         ({"kind": "offline", "base_init": True}, "learner 'x' .Offline. has no base initialisation"),
         ({"base_init": "yes"}, "'learners.x.base_init': true or false, not 'yes'"),
     ):
         with pytest.raises(ValueError, match=message):
-            make_config({**TINY, "learners": {"x": own}})
+            make_config({**TINY, "learners": {"x": settings}})
     with pytest.raises(ValueError, match="unknown setting of a learner 'base_init'"):
         make_config({**TINY, "learner": {**TINY["learner"], "base_init": True}})
 

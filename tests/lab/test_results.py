@@ -1,11 +1,14 @@
-"""Numbers of a run by hand, and the picture over capacities."""
+"""Numbers of a run by hand."""
 
 import numpy as np
 import pytest
 
+import finished_runs
 from coldstream.data import Dataset
-from coldstream.lab.results import averages, first_steps, transfer
-from coldstream.report import plots
+from coldstream.lab.planning import first_steps
+from coldstream.lab.records import Numbers, Reference, TaskData
+from coldstream.lab.results import averages, one_task_numbers, transfer, unit_result
+from coldstream.metrics import summary
 from coldstream.streams import make_stream
 
 
@@ -13,7 +16,7 @@ def event(step, **rows):
     """A test: for each class tested, how many images of it were taken for a, b and c."""
     known = [name for name in "abc" if any(row["abc".index(name)] is not None for row in rows.values())]
     table = [[row["abc".index(name)] for name in known] for row in rows.values()]
-    return {"step": step, "classes": list(rows), "confusion": {"columns": known, "rows": table}}
+    return finished_runs.event(step, 0.5, classes=tuple(rows), predicted=known, counts=table)
 
 
 def test_transfer_where_all_classes_are_tested():
@@ -23,22 +26,22 @@ def test_transfer_where_all_classes_are_tested():
         event(20, a=(6, 4, None), b=(1, 9, None), c=(5, 5, None)),
         event(30, a=(7, 1, 2), b=(2, 6, 2), c=(0, 0, 10)),
     ]
-    found = transfer(events, {"a": 1, "b": 11, "c": 30})
-    assert found["forgetting"] == pytest.approx(((0.8 - 0.7) + (0.9 - 0.6)) / 2)
-    assert found["backward_transfer"] == pytest.approx(((0.7 - 0.8) + (0.6 - 0.9)) / 2)
-    assert found["forward_transfer"] == pytest.approx((0.5 + 0.0) / 2)
+    numbers = transfer(events, {"a": 1, "b": 11, "c": 30})
+    assert numbers["forgetting"] == pytest.approx(((0.8 - 0.7) + (0.9 - 0.6)) / 2)
+    assert numbers["backward_transfer"] == pytest.approx(((0.7 - 0.8) + (0.6 - 0.9)) / 2)
+    assert numbers["forward_transfer"] == pytest.approx((0.5 + 0.0) / 2)
 
 
 def test_transfer_where_only_classes_seen_are_tested():
     events = [event(10, a=(9, 1, None)), event(20, a=(5, 5, None), b=(0, 10, None))]
-    found = transfer(events, {"a": 1, "b": 11})
-    assert found == {
+    numbers = transfer(events, {"a": 1, "b": 11})
+    assert numbers == {
         "forgetting": pytest.approx(0.4),
         "backward_transfer": pytest.approx(-0.4),
         "forward_transfer": None,
     }
     everything_at_once = transfer(events[1:], {"a": 1, "b": 11})
-    assert everything_at_once == dict.fromkeys(found)
+    assert everything_at_once == dict.fromkeys(numbers)
 
 
 def test_when_classes_come():
@@ -48,62 +51,97 @@ def test_when_classes_come():
 
 
 def test_averages_are_over_the_seeds_that_have_a_number():
-    runs = [{"seed": 0, "x": 1.0, "y": None, "z": None}, {"seed": 1, "x": 3.0, "y": 5.0, "z": None}]
-    found = averages(runs)
-    assert found == {
-        "x": {"mean": 2.0, "sd": pytest.approx(2**0.5), "n": 2},
-        "y": {"mean": 5.0, "sd": None, "n": 1},
-    }
+    units = [finished_runs.numbers(final_accuracy=1.0), finished_runs.numbers(final_accuracy=0.5, omega_final=0.25)]
+    mean = averages(units)
+    assert mean.final_accuracy == summary([1.0, 0.5])
+    assert mean.omega_final == summary([0.25])
+    assert mean.forgetting is None
 
 
-def learner(evict, capacity, **more):
-    return {"kind": "cssl", "evict": evict, "capacity": capacity, **more}
+def reference(accuracy, step=1, top5=1.0):
+    test = finished_runs.event(step, accuracy).numbers().model_dump()
+    return Reference(**test | {"top5": top5})
 
 
-def test_groups_of_one_capacity_are_left_out():
-    settings = {
-        "a": learner("uniform", "1KB"),
-        "b": learner("reservoir", "1KB"),
-        "c": learner("uniform", "9KB"),
-        "d": learner("uniform", "9KB", replay=3),
-        "e": learner("reservoir", None),
-    }
-    assert plots.same_but_capacity(settings) == {"evict uniform": ["a", "c"], "evict reservoir": ["b", "e"]}
-    assert plots.same_but_capacity({name: settings[name] for name in "abd"}) == {}
+def test_an_offline_model_that_knows_nothing_has_no_omega():
+    events = [finished_runs.event(1, 0.5, classes=("a",), counts=[[4]])]
+    numbers = one_task_numbers(events, [reference(0.0)], {"a": 1})
+    assert numbers.omega_per_event is numbers.omega_final is None
+    assert numbers.top5_omega_per_event == numbers.top5_omega_final == 1.0
+    assert one_task_numbers(events, [reference(0.8)], {"a": 1}).omega_final == pytest.approx(0.625)
 
 
-@pytest.mark.parametrize(
-    ("capacities", "omega", "x", "y", "scale", "ticks"),
-    [
-        (("1KB", "16KB"), (0.5, 0.9), [960, 16_000], [0.4, 0.8], "log", ["960 B", "16 KB"]),
-        ((100, 200), (None, None), [30, 500], [0.3, 0.7], "log", ["30", "500"]),
-        (("1KB", None), (0.5, 0.9), [960, 16_000], [0.4, 0.8], "log", ["960 B", "16 KB"]),
-    ],
-)
-def test_what_is_drawn(tmp_path, monkeypatch, capacities, omega, x, y, scale, ticks):
-    """Mean over two seeds against what the buffers held; the accuracy where there is no offline reference."""
+def test_references_for_every_test_or_for_the_last():
+    events = [
+        finished_runs.event(step, accuracy, classes=("a",), counts=[[4]]) for step, accuracy in ((1, 0.5), (2, 0.25))
+    ]
+    both = one_task_numbers(events, [reference(1.0), reference(0.5)], {"a": 1})
+    assert both.omega_per_event == pytest.approx((0.5 / 1.0 + 0.25 / 0.5) / 2)
+    assert both.omega_final == pytest.approx((0.5 / 0.5 + 0.25 / 0.5) / 2)
+    assert both.offline_accuracy == 0.5
+    last = one_task_numbers(events, [reference(0.5)], {"a": 1})
+    assert last.omega_per_event is None
+    assert last.omega_final == both.omega_final
+    assert one_task_numbers(events, [], {"a": 1}).omega_final is None
 
-    def run(seed, i):
-        less = 0.2 * seed
-        return {
-            "seed": seed,
-            "omega_per_event": None if omega[i] is None else omega[i] - less,
-            "final_accuracy": (0.4, 0.8)[i] - less,
-            "buffer": {"bytes": (960, 16_000)[i], "examples": (30, 500)[i]},
-        }
 
-    learners = {f"l{i}": {"runs": [run(0, i), run(1, i)]} for i in (0, 1)}
-    settings = {f"l{i}": learner("uniform", capacities[i]) for i in (0, 1)}
-    drawn = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure) or path)
-    summary = {"name": "n", "ordering": "iid", "learners": learners}
-    plots.capacity(tmp_path / "p.png", summary, settings, plots.same_but_capacity(settings))
-    (axes,) = drawn[0].axes
-    line = axes.lines[-1]
-    assert line.get_xdata() == pytest.approx(x)
-    assert line.get_ydata() == pytest.approx(y)
-    assert axes.get_xscale() == scale
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ticks
-    (band,) = axes.collections
-    heights = band.get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == pytest.approx((y[0] - 0.1, y[1] + 0.1))
+FINAL, _ = finished_runs.unit(0, {None: [finished_runs.event(20, 0.5)]})
+EVENTS = [
+    finished_runs.event(10, 0.25, task="x"),  # within the first task, which ends at 20
+    finished_runs.event(20, 0.75, task="x", ece=0.3),
+    finished_runs.event(30, 0.625, task="x"),
+    finished_runs.event(30, 0.5, task="y"),
+    finished_runs.event(50, 0.375, task="x").model_copy(update={"top5": 0.5}),
+    finished_runs.event(50, 0.625, task="y"),
+    finished_runs.event(50, 0.875, task="z"),
+]
+TASKS = [
+    TaskData(task=task, name="digits", classes=2, train=train, test=9, start=start)
+    for task, start, train in (("x", 0, 20), ("y", 20, 10), ("z", 30, 20))
+]
+
+
+def of_tasks(references, events=EVENTS, tasks=TASKS):
+    return unit_result(0, FINAL.learner, events, references, tasks, {})
+
+
+def test_numbers_of_several_tasks():
+    unit = of_tasks({"x": [reference(0.75)], "y": [reference(1.0)], "z": [reference(0.875)]})
+    x, y, z = (task.numbers for task in unit.tasks)
+    assert [(task.learned_accuracy, task.final_accuracy) for task in (x, y, z)] == [
+        (0.75, 0.375),
+        (0.5, 0.625),
+        (0.875, 0.875),
+    ]
+    assert (x.forgetting, y.forgetting, z.forgetting) == (0.375, 0.0, None)
+    assert unit.numbers.forgetting == pytest.approx((0.375 + 0.0) / 2)
+    assert unit.numbers.final_accuracy == pytest.approx((0.375 + 0.625 + 0.875) / 3)
+    assert unit.numbers.final_top5 == pytest.approx((0.5 + 1 + 1) / 3)
+    assert x.omega_final == pytest.approx((1 + 0.625 / 0.75 + 0.5) / 3)
+    assert y.omega_final == pytest.approx((0.5 + 0.625) / 2)
+    assert unit.numbers.omega_per_event == pytest.approx((1 + 0.625 / 0.75 + 0.5 + 0.5 + 0.625 + 1) / 6)
+    assert unit.numbers.omega_final == unit.numbers.omega_per_event
+    assert unit.numbers.offline_accuracy == pytest.approx((0.75 + 1 + 0.875) / 3)
+    assert unit.numbers.average_ece == pytest.approx((6 * 0.1 + 0.3) / 7)
+    assert [one.step for one in unit.tasks[0].events] == [10, 20, 30, 50]
+    assert unit.learner == FINAL.learner
+
+
+def test_omega_needs_a_reference_of_every_task():
+    assert of_tasks({}).numbers.omega_per_event is None
+    some = of_tasks({"x": [reference(0.75)]})
+    assert some.numbers.omega_per_event is None
+    assert some.tasks[0].numbers.omega_final is not None
+    assert some.tasks[1].numbers.omega_final is some.tasks[1].numbers.offline_accuracy is None
+
+
+def test_a_stream_of_one_named_task_is_as_one_without():
+    tests = [event(10, a=(9, 1, None)), event(20, a=(5, 5, None), b=(0, 10, None))]
+    results = []
+    for name in ("x", None):
+        named = [test.model_copy(update={"task": name}) for test in tests]
+        data = [TaskData(task=name, name="digits", classes=2, train=20, test=9, start=0)]
+        results.append(unit_result(0, FINAL.learner, named, {}, data, {"a": 1, "b": 11}).numbers)
+    assert results[0] == results[1]
+    assert results[0].forgetting == pytest.approx(0.4)
+    assert isinstance(results[0], Numbers)

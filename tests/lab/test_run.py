@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from rich.console import Console
 
+from coldstream import cli
 from coldstream.cli import main
 from coldstream.lab import make_config
 from coldstream.lab.config import write_config
+from coldstream.lab.records import FinishedRun
 from warm import Warm
 
 SMALL = [
@@ -65,8 +68,8 @@ def test_writes_what_it_says(finished):
     assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "accuracy.png", "reliability.png", "report.html"}
     assert names >= {"accuracy.svg", "coverage.png", "confusion.png", "results.md", "results.csv", "results.tex"}
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["learners"]["cssl"]["model"] == "linear"
-    assert config["learners"]["cssl"]["momentum"] == 0.9  # defaults are spelled out
+    assert config["learners"]["cold-start"]["model"] == "linear"
+    assert config["learners"]["cold-start"]["momentum"] == 0.9  # defaults are spelled out
     assert write_config(make_config(config)) == (folder / "config.yaml").read_text()
     environment = json.loads((folder / "environment.json").read_text())
     assert {"python", "torch", "numpy", "threads", "coldstream", "commit"} <= environment.keys()
@@ -77,41 +80,72 @@ def test_writes_what_it_says(finished):
 
 def test_numbers_add_up(finished):
     folder, _ = finished
-    whole = json.loads((folder / "summary.json").read_text())
-    (summary,) = whole["learners"]["cssl"]["runs"]
-    events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [event["classes"] for event in summary["events"]] == [2, 4, 6, 8, 10]
-    assert summary["events"][-1]["step"] == whole["examples"] == 600
-    assert [len(event["classes"]) for event in events] == [2, 4, 6, 8, 10]
-    for event in events:
-        rows = np.array(event["confusion"]["rows"])
-        columns = event["confusion"]["columns"]
-        right = sum(rows[i, columns.index(name)] for i, name in enumerate(event["classes"]))
-        assert event["accuracy"] == pytest.approx(right / rows.sum())
-        assert rows.sum() == event["images"]
-        assert event["top5"] >= event["accuracy"]
-    ratios = [e["accuracy"] / o["accuracy"] for e, o in zip(summary["events"], summary["offline"], strict=True)]
-    assert summary["omega_per_event"] == pytest.approx(np.mean(ratios))
-    final = summary["offline"][-1]["accuracy"]
-    assert summary["omega_final"] == pytest.approx(np.mean([e["accuracy"] / final for e in summary["events"]]))
-    assert summary["buffer"]["bytes"] == 32 * summary["buffer"]["examples"]  # 8x8 pixels of 4 bits
-    assert summary["average_ece"] == pytest.approx(np.mean([event["ece"] for event in events]))
+    run = FinishedRun(folder)
+    (unit,) = run.results.learners["cold-start"].units
+    assert [event.classes for event in unit.events] == [2, 4, 6, 8, 10]
+    assert unit.events[-1].step == run.results.examples == 600
+    assert [len(event.confusion.truth) for event in run.events] == [2, 4, 6, 8, 10]
+    for event in run.events:
+        counts, guesses = np.array(event.confusion.counts), event.confusion.predicted
+        right = sum(counts[i, guesses.index(name)] for i, name in enumerate(event.confusion.truth))
+        assert event.accuracy == pytest.approx(right / counts.sum())
+        assert counts.sum() == event.images
+        assert event.top5 >= event.accuracy
+    (task,) = unit.tasks
+    ratios = [e.accuracy / o.accuracy for e, o in zip(task.events, task.offline, strict=True)]
+    assert unit.numbers.omega_per_event == pytest.approx(np.mean(ratios))
+    final = task.offline[-1].accuracy
+    assert unit.numbers.omega_final == pytest.approx(np.mean([e.accuracy / final for e in task.events]))
+    assert unit.learner.buffer.bytes == 64 * unit.learner.buffer.examples  # 8x8 pixels of 8 bits
+    assert unit.numbers.average_ece == pytest.approx(np.mean([event.ece for event in run.events]))
 
 
-def test_prints_a_table_and_bars(finished):
+def test_prints_a_table_and_how_far_it_is(finished):
     _, done = finished
-    for text in ("Ω_all", "average ECE", "time an example", "replay buffer", "report:", "offline"):
+    for text in ("Ω_all", "average ECE", "time per example", "replay buffer", "report:", "offline"):
         assert text in done.stdout
-    assert re.search(r"cssl, seed 0.*600/600.*examples/s", done.stderr)
-    assert re.search(r"all jobs.*6/6", done.stderr)
-    assert re.search(r"accuracy \d+\.\d%", done.stderr)
+    assert re.search(r"\ncold-start, seed 0: 600 of 600 examples, accuracy \d+\.\d%; finished", "\n" + done.stderr)
+    assert "; finished, 6 of 6 jobs\n" in done.stderr
+
+
+Shown = namedtuple("Shown", "key title counted")
+
+
+def test_without_a_terminal_there_are_lines_of_progress(capsys, monkeypatch):
+    monkeypatch.setattr(cli._Lines, "seconds", 0.05)
+    first, second = Shown("a", "one, seed 0", "examples"), Shown("b", "offline, 2 classes, seed 0", "epochs")
+    with cli._Lines(2) as lines:
+        time.sleep(0.2)  # workers import torch
+        lines.update(first, 1_200, 6_000, "accuracy 12.5%")
+        lines.update(second, 3, 30, "")
+        time.sleep(0.5)  # a slow step: nothing new is heard of either
+        lines.update(first, 6_000, 6_000, "accuracy 50.0%")
+        lines.finished(first)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "starting; finished, 0 of 2 jobs"
+    assert said.count("one, seed 0: 1,200 of 6,000 examples, accuracy 12.5%") >= 2
+    assert said.count("offline, 2 classes, seed 0: 3 of 30 epochs") >= 2
+    assert said[-1] == "one, seed 0: 6,000 of 6,000 examples, accuracy 50.0%; finished, 1 of 2 jobs"
+
+
+def test_a_terminal_has_bars(monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr(cli, "complaints", terminal)
+    job = Shown("a", "one, seed 0", "examples")
+    with cli._Bars(2) as bars:
+        bars.update(job, 300, 600, "accuracy 12.5%")
+        bars.update(job, 600, 600, "accuracy 50.0%")
+        bars.finished(job)
+    said = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.file.getvalue())
+    assert re.search(r"one, seed 0.*600/600.*accuracy 50.0%", said)
+    assert re.search(r"all jobs.*1/2", said)
 
 
 def test_the_page_stands_alone(finished):
     folder, _ = finished
     page = (folder / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 4
-    assert "What is taken for what at the end" in page
+    assert "Confusion matrix at the end" in page
     assert not re.search(r"(src|href)=.?https?:", page)
     assert "learners:" in page
 
@@ -159,12 +193,12 @@ def test_what_is_finished_is_not_run_again(finished, tmp_path, monkeypatch, caps
     assert "6 of 6 jobs are finished" in capsys.readouterr().out
     assert (folder / "summary.json").read_bytes() == summary
     # Another experiment shares the offline references and the unit that it has in common with this one.
-    two = ["--set", "name=two", "--set", "learners={cssl: {}, other: {replay: 4}}"]
+    two = ["--set", "name=two", "--set", "learners={cold-start: {}, other: {replay: 4}}"]
     call(monkeypatch, "run", *SMALL, *two)
     assert "6 of 7 jobs are finished" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    both = json.loads((folder.parent / "two" / "summary.json").read_text())["learners"]
-    assert both["cssl"]["runs"] == json.loads(summary)["learners"]["cssl"]["runs"]
+    both, one = (FinishedRun(folder.parent / name).results.learners for name in ("two", "digits"))
+    assert both["cold-start"] == one["cold-start"]
     commands = [["report", "runs/two"], ["status", "runs/two"], ["compare", "runs/digits", "runs/two"], ["list"]]
     for command in [*commands, ["data", "list", "--root", "nowhere"]]:
         call(monkeypatch, *command)
@@ -173,46 +207,44 @@ def test_what_is_finished_is_not_run_again(finished, tmp_path, monkeypatch, caps
     assert "learners.other" in said
     assert "digits: embedded" in said
     assert "cifar100: not at nowhere" in said
-    assert "+0.0000 (1 seed)" in said
+    assert "+0.0000 (1 seed," in said
     # A changed config in the same folder is refused, and says what changed.
     assert call(monkeypatch, "run", *SMALL, "--set", "learner.replay=6") == 2
-    assert "learners.cssl.replay: 5 → 6" in capsys.readouterr().err
+    assert "learners.cold-start.replay: 5 → 6" in capsys.readouterr().err
 
 
 def test_jobs_in_processes_give_the_same_numbers(coldstream, finished, tmp_path):
     folder, _ = finished
-    two = ["--set", "name=two", "--set", "learners={cssl: {}, other: {replay: 4}}", "--set", "threads=1"]
+    two = ["--set", "name=two", "--set", "learners={cold-start: {}, other: {replay: 4}}", "--set", "threads=1"]
     done = coldstream("run", *SMALL, *two, "--jobs", 2, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "7/7" in done.stderr
-    found = json.loads((tmp_path / "runs" / "two" / "summary.json").read_text())["learners"]
-    assert found["cssl"]["runs"] == json.loads((folder / "summary.json").read_text())["learners"]["cssl"]["runs"]
-    assert found["other"]["mean"]["final_accuracy"]["n"] == 1
+    assert "; finished, 7 of 7 jobs" in done.stderr
+    both, one = (FinishedRun(path).results.learners for path in (tmp_path / "runs" / "two", folder))
+    assert both["cold-start"] == one["cold-start"]
+    assert both["other"].numbers.final_accuracy.n == 1
 
 
 OWN = """
 import numpy as np
 from coldstream import CSSL
 
-class Patient(CSSL):
+class Impatient(CSSL):
     \"\"\"CSSL that learns every example twice.\"\"\"
 
-    def _learn(self, new):
-        super()._learn(new)
-        self.step -= len(new)
-        super()._learn(new)
+    def loss(self, logits, batch, targets):
+        return 2 * super().loss(logits, batch, targets)
 """
 
 
 def test_a_learner_of_the_users_own(coldstream, tmp_path):
     (tmp_path / "mymodule.py").write_text(OWN)
-    arguments = ["--set", "offline.enabled=false", "--set", "data.per_class=15", "--learner", "mymodule:Patient"]
+    arguments = ["--set", "offline.enabled=false", "--set", "data.per_class=15", "--learner", "mymodule:Impatient"]
     done = coldstream("run", *SMALL, *arguments, "--set", "name=own", "--learner", "cssl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    summary = json.loads((tmp_path / "runs" / "own" / "summary.json").read_text())
-    assert set(summary["learners"]) == {"cssl", "patient"}
-    runs = {name: found["runs"][0]["fingerprint"] for name, found in summary["learners"].items()}
-    assert runs["cssl"] != runs["patient"]
+    learners = FinishedRun(tmp_path / "runs" / "own").results.learners
+    prints = {name: result.units[0].learner.fingerprint for name, result in learners.items()}
+    assert prints.keys() == {"cssl", "impatient"}
+    assert prints["cssl"] != prints["impatient"]
 
 
 def test_a_zip_of_photographs_of_the_users_own(coldstream, tmp_path):
@@ -227,9 +259,9 @@ def test_a_zip_of_photographs_of_the_users_own(coldstream, tmp_path):
                 file.writestr(f"{name}/{i}.jpg", out.getvalue())
     done = coldstream("run", "pets.zip", "--set", "learner.replay=8", "--set", "offline.epochs=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    summary = json.loads((tmp_path / "runs" / "pets" / "summary.json").read_text())
-    assert summary["examples"] + summary["data"]["test"] == 24
-    assert summary["learners"]["cssl"]["runs"][0]["final_accuracy"] > 0.5
+    results = FinishedRun(tmp_path / "runs" / "pets").results
+    assert results.examples + results.test_images == 24
+    assert results.learners["cold-start"].units[0].numbers.final_accuracy > 0.5
 
 
 @pytest.mark.parametrize(
@@ -283,7 +315,33 @@ def test_an_experiment_by_name(tmp_path, monkeypatch, capsys):
     assert call(monkeypatch, "run", "digits-capacity") == 2
     assert "setting 'seeds'" in capsys.readouterr().err  # it is the file's
     call(monkeypatch, "list")
-    assert re.search(r"│ digits-capacity +│ digits +│ +a +│", capsys.readouterr().out)
+    assert "digits-capacity: digits; seeds []\n      a\n" in capsys.readouterr().out
+
+
+def test_list_breaks_no_name_over_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.console, "width", 50)
+    names = ["er-ace, 1 an update, 0.003", "last weights, not their average", "cssl-crop-flip", "x" * 60]
+    (tmp_path / "experiments").mkdir()
+    path = tmp_path / "experiments" / "first-labels-cifar100-iid-pretrained-and-longer-than-that.yaml"
+    path.write_text(yaml.safe_dump({"learners": {name: {} for name in names}, "data": "digits"}))
+    call(monkeypatch, "list")
+    said = capsys.readouterr().out
+    for name in (path.stem, *names, "linear-probe", "class-instance"):
+        assert name in said
+    assert max(map(len, said.splitlines()[3:])) < 80
+
+
+def test_a_missing_set_is_got_by_a_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "run", "cifar100", "--set", "data.root=nowhere") == 2
+    assert "To get it: coldstream data get cifar100 (in Python: download=True); or unpack" in capsys.readouterr().err
+    assert call(monkeypatch, "data", "list", "--root", "nowhere") == 0
+    said = capsys.readouterr().out
+    assert (
+        "cifar100: not at nowhere/cifar-100-python or cifar100*.zip; to get it: coldstream data get cifar100" in said
+    )
+    assert "coldstream data get core50" not in said  # which cannot be downloaded
 
 
 def test_getting_data(tmp_path, monkeypatch, capsys):
@@ -321,8 +379,8 @@ def test_help_explains_itself(tmp_path):
 def test_a_file_of_settings(coldstream, tmp_path):
     config = make_config({}, ["learner.model=linear", "offline.enabled=false", "stream.ordering=iid", "name=mine"])
     (tmp_path / "mine.yaml").write_text(write_config(config))
-    done = coldstream("run", "mine.yaml", "--set", "learners.cssl.replay=3", cwd=tmp_path)
+    done = coldstream("run", "mine.yaml", "--set", "learners.cold-start.replay=3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    summary = json.loads((tmp_path / "runs" / "mine" / "summary.json").read_text())["learners"]["cssl"]["runs"][0]
-    assert summary["omega_per_event"] is None
-    assert len(summary["events"]) == 5
+    (unit,) = FinishedRun(tmp_path / "runs" / "mine").results.learners["cold-start"].units
+    assert unit.numbers.omega_per_event is None
+    assert len(unit.events) == 5

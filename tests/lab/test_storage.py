@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from coldstream.data import Dataset, digits, select
-from coldstream.lab import Experiment, experiment, make_config, run_jobs
+from coldstream.lab import Experiment, inputs, make_config, run_jobs
 
 CHANGES = [
     "learner.model=resnet8-16",
@@ -28,23 +28,22 @@ def stored(dataset: Dataset, seed: int) -> Dataset:
 def test_the_same_summary_whatever_the_order_of_storage(tmp_path, monkeypatch):
     train, test = select(*digits(), classes=4, per_class=10, test_per_class=30)
     train = train.take(np.array([*range(40), 0, 0, 39]))  # equal images of one class are examples of their own
-    found = []
+    written = []
     for seed in (1, 2):
         sets = stored(train, seed), stored(test, seed + 10)
-        monkeypatch.setattr(experiment, "load_dataset", lambda *_, sets=sets: sets)
+        monkeypatch.setattr(inputs, "load_dataset", lambda *_, sets=sets: sets)
         one = Experiment.create(make_config({}, CHANGES), tmp_path / str(seed) / "run")
         run_jobs(one)
-        buffer = one.results()["learners"]["cssl"]["runs"][0]["buffer"]
-        assert buffer["examples"] == 20
-        found.append({name: (one.folder.path / name).read_bytes() for name in ("summary.json", "metrics.jsonl")})
-    assert found[0] == found[1]
+        assert one.results().learners["cold-start"].units[0].learner.buffer.examples == 20
+        written.append({name: (one.folder.path / name).read_bytes() for name in ("summary.json", "metrics.jsonl")})
+    assert written[0] == written[1]
 
 
 def test_equal_images_do_not_replace_each_other(tmp_path, monkeypatch):
     train, test = select(*digits(), classes=2, per_class=4, test_per_class=5)
     train = train.take(np.array([0, 0, 0, *range(1, 8)]))
-    monkeypatch.setattr(experiment, "load_dataset", lambda *_: (train, test))
+    monkeypatch.setattr(inputs, "load_dataset", lambda *_: (train, test))
     changes = ["learner.model=linear", "offline.enabled=false"]
     one = Experiment.create(make_config({}, changes), tmp_path / "run")
     run_jobs(one)
-    assert one.results()["learners"]["cssl"]["runs"][0]["buffer"]["examples"] == 10
+    assert one.results().learners["cold-start"].units[0].learner.buffer.examples == 10

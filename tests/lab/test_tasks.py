@@ -14,13 +14,13 @@ from coldstream.cli import main
 from coldstream.data import digits
 from coldstream.lab import Experiment, Stopped, make_config, run_jobs
 from coldstream.lab.config import write_config
-from coldstream.lab.records import Folder
-from coldstream.lab.references import best
-from coldstream.lab.results import task_results
+from coldstream.lab.files import Folder
+from coldstream.lab.records import FinishedRun, OfflineResult
+from coldstream.lab.references import best_references
+from coldstream.lab.units import unit_settings
 from coldstream.learners import LEARNERS, OfflineRecipe
-from coldstream.report import plots
-from coldstream.report.page import write_report
-from coldstream.report.task_rows import event_rows, forgetting_rows, learner_rows
+from coldstream.report.pages import write_report
+from coldstream.report.run_tables import event_table, learner_table, task_table
 
 TASKS = {
     "low": {"classes": ["0", "1", "2"], "per_class": 6, "test_per_class": 4},
@@ -44,12 +44,12 @@ class OneHead(CSSL):
         return super().learn_one(image, (task, label), id=id)
 
     def classes_of(self, task):
-        return [label for owner, label in self.classes_ if owner == task]
+        return [label for owner, label in super().classes_of(None) if owner == task]
 
     def predict_proba_many(self, images, *, task=None):
-        found = super().predict_proba_many(images)
-        found = found[:, [owner == task for owner, _ in self.classes_]]
-        return found / found.sum(axis=1, keepdims=True)
+        shares = super().predict_proba_many(images)
+        shares = shares[:, [owner == task for owner, _ in super().classes_of(None)]]
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def predict_one(self, image, *, task=None):
         labels = self.classes_of(task)
@@ -72,6 +72,12 @@ def end(experiment):
     run_jobs(experiment)
     experiment.results()
     return {name: (experiment.folder.path / name).read_bytes() for name in ("summary.json", "metrics.jsonl")}
+
+
+def unit_of(experiment):
+    """Return the results of the only learner and seed."""
+    ((_, unit),) = experiment.results().units
+    return unit
 
 
 @pytest.fixture(scope="module")
@@ -104,36 +110,37 @@ def test_what_is_learned_and_tested_when(tmp_path, monkeypatch):
         "8": 7,
         "9": 7,
     }
-    assert [id for *_, id in seen] == made.streams[0].ids()
+    assert [id for *_, id in seen] == made.inputs.stream(0).ids()
     expected = [
         *[(18, "low", 12), (28, "low", 12), (28, "mid", 12)],
         *[(42, "low", 12), (42, "mid", 12), (42, "high", 10)],
     ]
     assert tested == expected
-    lines = Folder(made.folder.path).lines("metrics.jsonl")
-    assert [(line["step"], line["task"], line["images"]) for line in lines] == expected
+    lines = FinishedRun(made.folder.path).events
+    assert [(line.step, line.task, line.images) for line in lines] == expected
     for line in lines:
-        assert sorted(line["classes"]) == sorted(line["confusion"]["columns"]) == TASKS[line["task"]]["classes"]
-        right = [row[line["confusion"]["columns"].index(n)] for n, row in zip(line["classes"], line["confusion"]["rows"], strict=True)]  # fmt: skip # noqa: E501
-        assert line["accuracy"] == pytest.approx(sum(right) / line["images"])
+        table = line.confusion
+        assert sorted(table.truth) == sorted(table.predicted) == TASKS[line.task]["classes"]
+        right = [counts[table.predicted.index(n)] for n, counts in zip(table.truth, table.counts, strict=True)]
+        assert line.accuracy == pytest.approx(sum(right) / line.images)
 
 
 def test_a_prediction_comes_before_each_example_with_the_head_of_its_task(tmp_path, monkeypatch):
     asked, predict = [], OneHead.predict_one
 
     def watched(self, image, *, task=None):
-        found = predict(self, image, task=task)
-        asked.append((task, found))
-        return found
+        label = predict(self, image, task=task)
+        asked.append((task, label))
+        return label
 
     monkeypatch.setattr(OneHead, "predict_one", watched)
     made = begin(tmp_path)
     end(made)
     assert [task for task, _ in asked] == ["low"] * 18 + ["mid"] * 10 + ["high"] * 14
     assert [asked[step][1] for step in (0, 18, 28)] == [None] * 3  # nothing is known of a task before it begins
-    truth = [made.streams[0].example(step)[1] for step in range(42)]
-    right = np.mean([found == label for (_, found), label in zip(asked, truth, strict=True)])
-    assert made.results()["learners"]["cssl"]["runs"][0]["prequential"] == pytest.approx(right)
+    truth = [made.inputs.stream(0).example(step)[1] for step in range(42)]
+    right = np.mean([guess == label for (_, guess), label in zip(asked, truth, strict=True)])
+    assert unit_of(made).numbers.prequential == pytest.approx(right)
 
 
 def test_the_order_of_a_task_is_that_of_an_experiment_on_it_alone(tmp_path):
@@ -141,18 +148,18 @@ def test_the_order_of_a_task_is_that_of_an_experiment_on_it_alone(tmp_path):
     for task, data in TASKS.items():
         alone = Experiment.create(make_config({"data": data, "seeds": [0, 1], "name": task}), tmp_path / task)
         for seed in (0, 1):
-            assert together.streams[seed].parts[task].ids() == alone.streams[seed].parts[None].ids()
+            assert together.inputs.stream(seed).parts[task].ids() == alone.inputs.stream(seed).parts[None].ids()
 
 
 def test_tests_within_tasks(tmp_path):
     made = begin(tmp_path, "stream.test_every=1")
-    steps = [(event.step, event.task) for event in made.streams[0].events]
+    steps = [(event.step, event.task) for event in made.inputs.stream(0).events]
     assert steps[:5] == [(6, "low"), (12, "low"), (18, "low"), (23, "low"), (23, "mid")]
     end(made)
-    run = made.results()["learners"]["cssl"]["runs"][0]["tasks"]
-    assert [event["classes"] for event in run["low"]["events"]] == [1, 2, 3, 3, 3, 3, 3]
-    assert run["low"]["learned_accuracy"] == run["low"]["events"][2]["accuracy"]
-    assert event_rows({"tasks": run}, made._tasks())[3][:2] == ["18", "low"]
+    low = unit_of(made).task("low")
+    assert [event.classes for event in low.events] == [1, 2, 3, 3, 3, 3, 3]
+    assert low.numbers.learned_accuracy == low.events[2].accuracy
+    assert event_table(made.results(), unit_of(made))[3][:3] == ["low", "3", "18"]
 
 
 @pytest.mark.parametrize("mode", ["between", "beside"])
@@ -161,11 +168,12 @@ def test_stops_and_crashes_change_nothing(tmp_path, monkeypatch, straight, mode)
     (job,) = made.jobs
     append, lines = Folder.append, []
 
-    def dies(self, name, record):
-        append(self, name, record)
-        lines.append((record["step"], record["task"]))
+    def dies(self, name, record, seal):
+        seal = append(self, name, record, seal)
+        lines.append((record.step, record.task))
         if lines[-1] == (28, "low"):  # the first of the two tests of that step
             raise RuntimeError("the process dies")
+        return seal
 
     with pytest.raises(Stopped):
         job.run(lambda done, total, note: done == 10)
@@ -192,11 +200,11 @@ def test_base_initialisation_is_on_the_beginning_of_the_first_task(tmp_path, mon
     monkeypatch.setattr(OneHead, "base_init", watched)
     base = {"classes": classes, "epochs": 1, "batch": 8, "augment": "none"}
     made = begin(tmp_path, "learner.init=base", base=base)
-    first = [made.streams[0].example(step)[1] for step in (0, 6)] if classes else list("012")
+    first = [made.inputs.stream(0).example(step)[1] for step in (0, 6)] if classes else list("012")
     end(made)
     assert calls == [(dict.fromkeys(first, 6), "low")]
     # What comes again replaces what was kept: nothing is stored twice.
-    assert made.results()["learners"]["cssl"]["runs"][0]["buffer"]["examples"] == 42
+    assert unit_of(made).learner.buffer.examples == 42
 
 
 def test_counts_are_by_task_and_label(tmp_path):
@@ -205,13 +213,13 @@ def test_counts_are_by_task_and_label(tmp_path):
     train = digits()[0]
     ones = int((train.labels == train.names.index("1")).sum())
     counts = {("one", "0"): 4, ("one", "1"): 4, ("two", "1"): ones}
-    assert made.units["cssl", 0].make.keywords["counts"] == counts
+    assert unit_settings(made.config, made.inputs, "cold-start")[1]["counts"] == counts
     tasks["two"]["per_class"] = 9
     other = begin(tmp_path / "other", "learner.rate=linear(0.1, 0.001)", tasks=tasks)
-    assert other.units["cssl", 0].make.keywords["counts"] == {**counts, ("two", "1"): 9}
+    assert unit_settings(other.config, other.inputs, "cold-start")[1]["counts"] == {**counts, ("two", "1"): 9}
     end(other)
     alone = Experiment.create(make_config({"data": tasks["one"], "learner": {"rate": "linear(0.1)"}}), tmp_path / "x")
-    assert alone.units["cssl", 0].make.keywords["counts"] == {"0": 4, "1": 4}
+    assert unit_settings(alone.config, alone.inputs, "cold-start")[1]["counts"] == {"0": 4, "1": 4}
 
 
 def test_another_order_or_name_of_tasks_is_another_job(tmp_path):
@@ -220,100 +228,48 @@ def test_another_order_or_name_of_tasks_is_another_job(tmp_path):
     assert len(set(keys)) == 3
 
 
-def event(step, task, accuracy, top5=1.0, ece=0.1):
-    found = {"step": step, "task": task, "accuracy": accuracy, "top5": top5, "ece": ece, "ece_debiased": ece / 2}
-    return {**found, "images": 10, "classes": ["a", "b"]}
-
-
-EVENTS = [
-    event(10, "x", 0.25),  # within the first task, which ends at 20
-    event(20, "x", 0.75, ece=0.3),
-    event(30, "x", 0.625),
-    event(30, "y", 0.5),
-    event(50, "x", 0.375, top5=0.5),
-    event(50, "y", 0.625),
-    event(50, "z", 0.875),
-]
-ENDS = {"x": 20, "y": 30, "z": 50}
-
-
-def test_numbers_by_hand():
-    offline = {task: event(99, task, accuracy) for task, accuracy in (("x", 0.75), ("y", 1.0), ("z", 0.875))}
-    found = task_results({"parameters": 3}, EVENTS, offline, ENDS)
-    x, y, z = found["tasks"].values()
-    assert [(task["learned_accuracy"], task["final_accuracy"]) for task in (x, y, z)] == [
-        (0.75, 0.375),
-        (0.5, 0.625),
-        (0.875, 0.875),
-    ]
-    assert (x["forgetting"], y["forgetting"], z["forgetting"]) == (0.375, -0.125, None)
-    assert found["forgetting"] == pytest.approx((0.375 - 0.125) / 2)
-    assert found["final_accuracy"] == pytest.approx((0.375 + 0.625 + 0.875) / 3)
-    assert found["final_top5"] == pytest.approx((0.5 + 1 + 1) / 3)
-    assert x["omega"] == pytest.approx((1 + 0.625 / 0.75 + 0.5) / 3)
-    assert y["omega"] == pytest.approx((0.5 + 0.625) / 2)
-    assert found["omega_per_event"] == pytest.approx((1 + 0.625 / 0.75 + 0.5 + 0.5 + 0.625 + 1) / 6)
-    assert found["offline_accuracy"] == pytest.approx((0.75 + 1 + 0.875) / 3)
-    assert found["average_ece"] == pytest.approx((6 * 0.1 + 0.3) / 7)
-    assert [one["step"] for one in x["events"]] == [10, 20, 30, 50]
-    assert found["parameters"] == 3
-
-
-def test_omega_needs_a_reference_of_every_task():
-    assert task_results({}, EVENTS, {}, ENDS)["omega_per_event"] is None
-    some = task_results({}, EVENTS, {"x": event(9, "x", 0.75)}, ENDS)
-    assert some["omega_per_event"] is None
-    assert some["tasks"]["x"]["omega"] is not None
-    assert some["tasks"]["y"]["omega"] is some["tasks"]["y"]["offline_accuracy"] is None
-    (only,) = [task_results({}, EVENTS[:2], {}, {"x": 20})]
-    assert only["forgetting"] is None
-
-
 OFFLINE = {"epochs": 2, "batch": 8, "augment": "none"}
 
 
 def test_a_reference_of_each_task_is_that_of_an_experiment_on_it_alone(tmp_path):
     together = begin(tmp_path, offline=OFFLINE)
-    references = together.references["cssl", 0]
+    references = together.references("cold-start", 0)
     assert [job.title for job in references] == [f"offline, {task}, seed 0" for task in TASKS]
     for task, job in zip(TASKS, references, strict=True):
         tree = {"data": TASKS[task], "learner": {"model": "linear"}, "offline": OFFLINE, "threads": 1}
         alone = Experiment.create(make_config(tree), tmp_path / "runs" / task)
-        assert alone.references["cssl", 0][-1].key == job.key
-        assert len(job.which) == len(together.train[task])
+        assert alone.references("cold-start", 0)[-1].key == job.key
     end(together)
-    run = together.results()["learners"]["cssl"]["runs"][0]
-    own = CSSL(model="linear", seed=0)
-    own.base_init(together.train["mid"], OfflineRecipe(**OFFLINE, rate=0.1))
-    test = together.test["mid"]
+    unit = unit_of(together)
+    by_hand = CSSL(model="linear", seed=0)
+    by_hand.base_init(together.inputs.train["mid"], OfflineRecipe(**OFFLINE, rate=0.1))
+    test = together.inputs.test["mid"]
     truth = [test.names[label] for label in test.labels]
-    right = np.mean([one == other for one, other in zip(own.predict_many(test.images), truth, strict=True)])
-    assert run["tasks"]["mid"]["offline_accuracy"] == pytest.approx(right)
-    shares = [
-        event["accuracy"] / mine["offline_accuracy"] for mine in run["tasks"].values() for event in mine["events"]
-    ]
-    assert run["omega_per_event"] == pytest.approx(np.mean(shares))
+    right = np.mean([one == other for one, other in zip(by_hand.predict_many(test.images), truth, strict=True)])
+    assert unit.task("mid").numbers.offline_accuracy == pytest.approx(right)
+    shares = [event.accuracy / task.numbers.offline_accuracy for task in unit.tasks for event in task.events]
+    assert unit.numbers.omega_per_event == pytest.approx(np.mean(shares))
 
 
 def test_the_best_of_several_rates_counts(tmp_path):
     tree = {"data": TASKS["low"], "learner": {"model": "linear", "replay": 3}}
     several = Experiment.create(make_config({**tree, "offline": {**OFFLINE, "rates": [1e-6, 0.1]}}), tmp_path / "a")
-    jobs = several.references["cssl", 0]
+    jobs = several.references("cold-start", 0)
     assert [job.title for job in jobs[:2]] == [
         f"offline, 1 classes, rate {rate}, seed 0" for rate in ("1e-06", "0.1")
     ]
     end(several)
     accuracies = {rate: [] for rate in (1e-6, 0.1)}
-    for rate, found in accuracies.items():
+    for rate, reached in accuracies.items():
         one = Experiment.create(make_config({**tree, "offline": {**OFFLINE, "rate": rate}}), tmp_path / str(rate))
-        assert {job.key for job in one.references["cssl", 0]} <= {job.key for job in jobs}  # shared
+        assert {job.key for job in one.references("cold-start", 0)} <= {job.key for job in jobs}  # shared
         run_jobs(one)
-        found += [event["accuracy"] for event in one.results()["learners"]["cssl"]["runs"][0]["offline"]]
-    offline = several.results()["learners"]["cssl"]["runs"][0]["offline"]
+        reached += [event.accuracy for event in unit_of(one).task(None).offline]
+    offline = unit_of(several).task(None).offline
     pairs = list(zip(*accuracies.values(), strict=True))
-    assert [event["accuracy"] for event in offline] == [max(pair) for pair in pairs]
-    assert [event["rate"] for event in offline] == [1e-6 if low >= high else 0.1 for low, high in pairs]
-    assert len({event["rate"] for event in offline}) == 2
+    assert [event.accuracy for event in offline] == [max(pair) for pair in pairs]
+    assert [event.rate for event in offline] == [1e-6 if low >= high else 0.1 for low, high in pairs]
+    assert len({event.rate for event in offline}) == 2
 
 
 def test_the_best_of_several_policies_counts(tmp_path):
@@ -321,16 +277,16 @@ def test_the_best_of_several_policies_counts(tmp_path):
     offline = {**OFFLINE, "rates": [1e-6, 0.1], "augments": ["none", "crop(2)"]}
     made = Experiment.create(make_config({**tree, "offline": offline}), tmp_path / "a")
     end(made)
-    jobs = made.references["cssl", 0]
+    jobs = made.references("cold-start", 0)
     assert [job.title for job in jobs] == [
         f"offline, 3 classes, rate {rate}, {policy}, seed 0"
         for policy in ("none", "crop(2)")
         for rate in ("1e-06", "0.1")
     ]
-    found = [(job.folder.read("summary.json")["accuracy"], job.recipe) for job in jobs]
-    (chosen,) = made.results()["learners"]["cssl"]["runs"][0]["offline"]
-    best_of_all = next(recipe for accuracy, recipe in found if accuracy == max(a for a, _ in found))
-    assert (chosen["rate"], chosen["augment"]) == (best_of_all.rate, best_of_all.augment)
+    reached = [(job.folder.read("summary.json", OfflineResult).event.accuracy, job.planned) for job in jobs]
+    (chosen,) = unit_of(made).task(None).offline
+    best = next(planned for accuracy, planned in reached if accuracy == max(a for a, _ in reached))
+    assert (chosen.rate, chosen.augment) == (best.rate, best.augment)
     with pytest.raises(ValueError, match="sharpen"):
         make_config({**tree, "offline": {"augments": ["sharpen"]}})
 
@@ -342,21 +298,21 @@ def test_some_seeds_have_references(seed, tmp_path):
     made = Experiment.create(make_config(tree), tmp_path / "a")
     end(made)
     assert [job.title for job in made.jobs if "offline" in job.title] == [f"offline, 3 classes, seed {seed}"]
-    mine = made.results()["learners"]["cssl"]
-    assert [len(run["offline"]) for run in mine["runs"]] == [int(run["seed"] == seed) for run in mine["runs"]]
-    mean = mine["mean"]["omega_final"]
-    assert (mean["mean"], mean["n"]) == (mine["runs"][seed]["omega_final"], 1)
-    write_report(made.folder)
+    result = made.results().learners["cold-start"]
+    assert [len(unit.task(None).offline) for unit in result.units] == [int(one.seed == seed) for one in result.units]
+    mean = result.numbers.omega_final
+    assert (mean.mean, mean.n) == (result.units[seed].numbers.omega_final, 1)
+    write_report(made.folder.path)
     assert "trained offline" in (made.folder.path / "accuracy.svg").read_text()
 
 
 def test_with_tasks_some_seeds_have_references(tmp_path):
     made = begin(tmp_path, "seeds=[0, 1]", offline={**OFFLINE, "seeds": [0]})
     end(made)
-    runs = next(iter(made.results()["learners"].values()))["runs"]
+    units = next(iter(made.results().learners.values())).units
     for task in TASKS:
-        assert [run["tasks"][task]["offline_accuracy"] is None for run in runs] == [False, True]
-    write_report(made.folder)
+        assert [unit.task(task).numbers.offline_accuracy is None for unit in units] == [False, True]
+    write_report(made.folder.path)
     assert "trained offline" in (made.folder.path / "accuracy.svg").read_text()
 
 
@@ -365,11 +321,11 @@ def test_a_rate_that_diverges_is_left_out(tmp_path):
     config = make_config({**tree, "offline": {**OFFLINE, "rates": [1e30, 0.01]}})
     made = Experiment.create(config, tmp_path / "runs" / "a")
     end(made)
-    jobs = made.references["cssl", 0]
-    assert "diverged" in jobs[0].folder.read("summary.json")
-    assert best(jobs)["rate"] == 0.01
-    with pytest.raises(ValueError, match="diverged with rate 1e\\+30; give offline.rates lower ones"):
-        best(jobs[:1])
+    jobs = made.references("cold-start", 0)
+    assert jobs[0].folder.read("summary.json", OfflineResult).diverged
+    assert [reference.rate for _, reference in best_references(jobs)] == [0.01]
+    with pytest.raises(ValueError, match="every recipe diverged; give offline.rates lower ones"):
+        list(best_references(jobs[:1]))
     alone = make_config({**tree, "offline": {**OFFLINE, "rate": 1e31}})
     with pytest.raises(FloatingPointError, match="diverged"):
         run_jobs(Experiment.create(alone, tmp_path / "runs" / "b"))
@@ -382,62 +338,42 @@ def reported(tmp_path_factory):
         patch.setitem(LEARNERS, "one-head", OneHead)
         made = begin(tmp_path_factory.mktemp("reported"), "seeds=[0, 1]", learners=learners, offline=OFFLINE)
         end(made)
-    write_report(made.folder)
+    write_report(made.folder.path)
     return made
 
 
 def test_tables_and_pictures(reported, monkeypatch, capsys):
-    folder = reported.folder
-    summary, timing = folder.read("summary.json"), folder.read("timing.json")
-    assert {task: mine["start"] for task, mine in summary["tasks"].items()} == {"low": 0, "mid": 18, "high": 28}
-    rows = learner_rows(summary, timing)
-    assert rows[0][:6] == ["learner", "low", "mid", "high", "mean", "forgetting"]
-    assert [row[0] for row in rows] == ["learner", "three", "one", "offline"]
-    runs = summary["learners"]["one"]["runs"]
-    low = [run["tasks"]["low"]["final_accuracy"] for run in runs]
-    assert rows[2][1] == f"{np.mean(low):.3f} ± {np.std(low, ddof=1):.3f}"
-    final = [np.mean([task["final_accuracy"] for task in run["tasks"].values()]) for run in runs]
-    assert rows[2][4] == f"{np.mean(final):.3f} ± {np.std(final, ddof=1):.3f}"
-    offline = [run["tasks"]["high"]["offline_accuracy"] for run in runs]
-    assert rows[3][3] == f"{np.mean(offline):.3f} ± {np.std(offline, ddof=1):.3f}"
-    assert len({len(row) for row in rows}) == 1
-    assert [row[:2] for row in forgetting_rows(summary)[1:4]] == [["three", task] for task in TASKS]
-    events = event_rows(runs[0], summary["tasks"])
-    assert [row[:2] for row in events[1:]] == [["18", "low"], ["28", "mid"], ["42", "high"]]
-    assert events[1][3:] == ["–", "–"]
+    folder, run = reported.folder.path, FinishedRun(reported.folder.path)
+    results = run.results
+    assert {task.task: task.start for task in results.tasks} == {"low": 0, "mid": 18, "high": 28}
+    table = learner_table(run)
+    assert table[0][:5] == ["learner", "low", "mid", "high", "mean"]
+    assert [line[0] for line in table] == ["learner", "three", "one", "offline"]
+    units = results.learners["one"].units
+    low = [unit.task("low").numbers.final_accuracy for unit in units]
+    assert table[2][1] == f"{np.mean(low):.3f} ± {np.std(low, ddof=1):.3f}"
+    final = [np.mean([task.numbers.final_accuracy for task in unit.tasks]) for unit in units]
+    assert table[2][4] == f"{np.mean(final):.3f} ± {np.std(final, ddof=1):.3f}"
+    offline = [unit.task("high").numbers.offline_accuracy for unit in units]
+    assert table[3][3] == f"{np.mean(offline):.3f} ± {np.std(offline, ddof=1):.3f}"
+    assert len({len(line) for line in table}) == 1
+    assert [line[:2] for line in task_table(results)[1:4]] == [["three", task] for task in TASKS]
+    events = event_table(results, units[0])
+    assert [(line[0], line[2]) for line in events[1:]] == [
+        *[("low", "18"), ("low", "28"), ("mid", "28")],
+        *[("low", "42"), ("mid", "42"), ("high", "42")],
+    ]
     for name in ("results.md", "results.csv", "results.tex"):
-        assert "offline" in (folder.path / name).read_text()
-    page = (folder.path / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
-    assert "What is taken for what at the end, high" in page
-    monkeypatch.setattr(sys, "argv", ["coldstream", "report", str(folder.path)])
+        assert "offline" in (folder / name).read_text()
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") >= 3
+    assert "high" in page
+    monkeypatch.setattr(sys, "argv", ["coldstream", "report", str(folder)])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 0
     said = capsys.readouterr().out
     assert all(text in said for text in ("low", "mid", "high", "mean", "offline", "three"))
-
-
-def test_what_is_drawn_of_each_task(reported, monkeypatch):
-    from coldstream.report import task_plots
-
-    drawn = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure) or path)
-    summary = reported.folder.read("summary.json")
-    task_plots.accuracy(reported.folder.path / "p.png", summary)
-    panels = drawn[0].axes
-    assert [axes.get_ylabel() for axes in panels] == list(TASKS)
-    for axes, task in zip(panels, TASKS, strict=True):
-        lines = {line.get_label(): line for line in axes.lines}
-        for name, found in summary["learners"].items():
-            events = [run["tasks"][task]["events"] for run in found["runs"]]
-            assert list(lines[name].get_xdata()) == [event["step"] for event in events[0]]
-            means = np.mean([[100 * event["accuracy"] for event in one] for one in events], axis=0)
-            assert lines[name].get_ydata() == pytest.approx(means)
-        upright = [
-            line.get_xdata()[0] for line in axes.lines if len(set(line.get_xdata())) == 1 < len(line.get_xdata())
-        ]
-        assert upright == [0, 18, 28]
 
 
 def test_one_run_on_the_command_line(tmp_path, monkeypatch, capsys):
@@ -450,10 +386,10 @@ def test_one_run_on_the_command_line(tmp_path, monkeypatch, capsys):
             main()
         assert stopped.value.code == 0
     said = capsys.readouterr().out
-    for text in ("images seen", "final accuracy, mean over tasks", "forgetting", "an offline model per task"):
+    for text in ("seen", "final accuracy, mean over tasks", "forgetting", "an offline model per task"):
         assert text in said
-    assert "│ mt" in said
-    assert "+0.0000 (1 seed)" in said
+    assert "  mt: digits; seeds [0]\n" in said
+    assert "+0.0000 (1" in said
     saved = yaml.safe_load((tmp_path / "runs" / "mt" / "config.yaml").read_text())
     assert list(saved["tasks"]) == list(TASKS)
     assert write_config(make_config(saved)) == (tmp_path / "runs" / "mt" / "config.yaml").read_text()
@@ -489,7 +425,9 @@ def test_what_a_user_can_mend_is_said(tmp_path, changes, message):
 
 
 def test_a_learner_without_tasks_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="learner 'cssl' .ICaRL. has no tasks; those that have are cssl, exstream"):
+    with pytest.raises(
+        ValueError, match="learner 'cold-start' .ICaRL. has no tasks; those that have are cold-start, cssl, exstream"
+    ):
         begin(tmp_path, "learner.kind=icarl", learner={"model": "mlp"})
 
 
@@ -507,20 +445,25 @@ def test_learners_with_a_head_for_each_task(tmp_path, name):
     more = {"learner": {"model": "mlp", "replay": 4}, "learners": {name: REAL[name]}}
     more["base"] = {"classes": 2, "epochs": 1, "batch": 8, "augment": "none"}
     straight = begin(tmp_path / "straight", **more)
-    found = end(straight)
+    expected = end(straight)
     stopped = begin(tmp_path / "stopped", "evaluate=beside", **more)
     for moment in (7, 20, 28, 40):
         with pytest.raises(Stopped):
             stopped.jobs[0].run(lambda done, total, note, moment=moment: done == moment)
-    assert end(stopped) == found
-    (run,) = straight.results()["learners"][name]["runs"]
-    assert run["examples"] == 42
+    assert end(stopped) == expected
+    (unit,) = straight.results().learners[name].units
+    assert unit.learner.examples == 42
     if REAL[name]["kind"] == "cssl":
-        assert run["buffer"]["examples"] == 42
+        assert unit.learner.buffer.examples == 42
 
 
 def test_every_line_and_summary_is_json(straight):
     summary = json.loads(straight["summary.json"])
-    assert list(summary["learners"]["cssl"]["tasks"]) == list(TASKS)
-    assert summary["learners"]["cssl"]["tasks"]["low"]["final_accuracy"]["n"] == 1
-    assert summary["data"] == {"name": "digits", "train": 42, "test": 34}
+    tasks = summary["learners"]["cold-start"]["tasks"]
+    assert [task["task"] for task in tasks] == list(TASKS)
+    assert tasks[0]["numbers"]["final_accuracy"]["n"] == 1
+    assert [(task["name"], task["train"], task["test"]) for task in summary["tasks"]] == [
+        ("digits", 18, 12),
+        ("digits", 10, 12),
+        ("digits", 14, 10),
+    ]

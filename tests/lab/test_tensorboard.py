@@ -30,15 +30,15 @@ def test_the_numbers_of_each_test(tmp_path, workers):
     experiment.results()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     for seed in (0, 1):
-        folder = tmp_path / "run" / "tensorboard" / f"cssl-{seed}"
+        folder = tmp_path / "run" / "tensorboard" / f"cold-start-{seed}"
         assert len(list(folder.iterdir())) == 1
         board = EventAccumulator(str(folder)).Reload()
         assert set(board.Tags()["scalars"]) == {"accuracy", "top5", "ece"}
         for number in ("accuracy", "top5", "ece"):
-            found = [(point.step, point.value) for point in board.Scalars(number)]
-            mine = [(line["step"], line[number]) for line in lines if line["seed"] == seed]
-            assert [step for step, _ in found] == [3, 6, 9]
-            assert found == [(step, pytest.approx(value, rel=1e-6)) for step, value in mine]
+            logged = [(point.step, point.value) for point in board.Scalars(number)]
+            expected = [(line["step"], line[number]) for line in lines if line["seed"] == seed]
+            assert [step for step, _ in logged] == [3, 6, 9]
+            assert logged == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
 
 
 def test_without_the_package_it_is_said_how_to_get_it(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from coldstream import CSSL
+from coldstream import CSSL, ColdStart
 from coldstream.randomness import generator
 
 SEED, REPLAY, CAPACITY, STEPS = 5, 12, 30, 200
@@ -67,8 +67,8 @@ class Oracle:
         last = len(self.images) - 1
         if victim != last:
             self.images[victim], self.labels[victim] = self.images[last], self.labels[last]
-            mine = self.members[self.labels[last]]
-            mine[mine.index(last)] = victim
+            members = self.members[self.labels[last]]
+            members[members.index(last)] = victim
         self.images.pop()
         self.labels.pop()
 
@@ -96,11 +96,12 @@ def test_same_weights_as_a_numpy_loop(bits, order):
     for image, label in zip(images, labels.tolist(), strict=True):
         learner.learn_one(image, label)
         oracle.learn(image, first[label])
-    assert len(learner.buffer) == len(oracle.images) == CAPACITY
-    weight, bias = learner.engine.classifier.weight, learner.engine.classifier.bias
+    task = learner.tasks[None]
+    assert len(task.buffer) == len(oracle.images) == CAPACITY
+    weight, bias = task.head.weight, task.head.bias
     np.testing.assert_allclose(weight.detach().numpy(), oracle.w, rtol=0, atol=1e-6)
     np.testing.assert_allclose(bias.detach().numpy(), oracle.b, rtol=0, atol=1e-6)
-    kept = learner.buffer.items(np.arange(CAPACITY))
+    kept = task.buffer.items(np.arange(CAPACITY))
     np.testing.assert_array_equal(kept, np.array(oracle.images) // oracle.cut * oracle.cut)
 
 
@@ -109,9 +110,9 @@ def batches_of(learner, monkeypatch):
     seen = []
     update = type(learner.engine).update
 
-    def spy(self, images, targets, *rest):
+    def spy(self, head, images, targets, *rest, **named):
         seen.append((images.clone(), targets.clone()))
-        return update(self, images, targets, *rest)
+        return update(self, head, images, targets, *rest, **named)
 
     monkeypatch.setattr(type(learner.engine), "update", spy)
     return seen
@@ -142,12 +143,13 @@ def test_per_update_takes_k_new_examples(monkeypatch):
     learner.learn_many(images[1:], [1] * 9, per_update=4)
     assert [len(batch) for batch, _ in seen] == [4 + 1, 4 + 3, 1 + 3]
     assert learner.step == 10
-    assert len(learner.buffer) == 10
+    assert len(learner.tasks[None].buffer) == 10
 
 
-def test_no_replay_at_all():
+@pytest.mark.parametrize("kind", [CSSL, ColdStart])
+def test_no_replay_at_all(kind):
     images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    learner = CSSL(replay=0)
+    learner = kind(replay=0)
     for i, image in enumerate(images):
         learner.learn_one(image, i % 2)
     assert len(learner.predict_proba_one(images[0])) == 2
@@ -157,7 +159,7 @@ def test_single_values_use_running_statistics():
     """A batch of one with 1x1 maps has no variance: BatchNorm must not be asked for one."""
     learner = CSSL(replay=0, size=1, augment="none", model="resnet8-16")
     learner.learn_one(np.full((1, 1, 3), 9, np.uint8), "a")
-    norms = [m for m in learner.engine.classifier.modules() if hasattr(m, "running_mean")]
+    norms = [m for m in learner.engine.body.modules() if hasattr(m, "running_mean")]
     assert all((norm.running_mean == 0).all() and norm.training for norm in norms)
     learner.learn_many(np.full((2, 1, 1, 3), 9, np.uint8), ["a", "b"], per_update=2)
     assert any((norm.running_mean != 0).any() for norm in norms)

@@ -3,13 +3,15 @@
 import io
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from coldstream import CSSL
+from coldstream import CSSL, ColdStart
+from coldstream.learners import LEARNERS
 
 GOOD = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
 
@@ -55,7 +57,7 @@ BAD_IMAGES = {
 
 @pytest.fixture
 def learner():
-    learner = CSSL(replay=4, model="linear", classes=3)
+    learner = ColdStart(replay=4, model="linear", classes=3)
     learner.learn_one(GOOD, "a")
     learner.learn_one(255 - GOOD, "b")
     return learner
@@ -74,7 +76,7 @@ def test_images(learner, name):
         with pytest.raises(ValueError, match=r"\w{3,}"):
             action()
     assert learner.fingerprint() == before
-    fresh = CSSL(model="linear")
+    fresh = ColdStart(model="linear")
     empty = fresh.fingerprint()
     with pytest.raises(ValueError):
         fresh.learn_one(BAD_IMAGES[name], "a")
@@ -87,6 +89,121 @@ def test_labels(learner, label):
     with pytest.raises(ValueError, match="a label is a str, int or bool"):
         learner.learn_one(GOOD, label)
     assert learner.fingerprint() == before
+
+
+def nested(depth):
+    label = 1
+    for _ in range(depth):
+        label = (label,)
+    return label
+
+
+def crowd(depth):
+    return "x" if depth == 0 else (crowd(depth - 1),) * 5
+
+
+OVERSIZE = {
+    "int": (10**5000, "at most 64 bits, not 16,610"),
+    "int of 65 bits": (1 << 64, "at most 64 bits, not 65"),
+    "negative int": (-(1 << 63) - 1, "at most 64 bits"),
+    "int in a tuple": (("a", 10**5000), "at most 64 bits"),
+    "str": ("x" * 1001, "at most 1,000 characters, not 1,001: 'xxx"),
+    "str in a tuple": ((("x" * 5_000_000,),), "at most 1,000 characters"),
+    "depth 11": (nested(11), "at most 10 levels"),
+    "depth 900": (nested(900), "at most 10 levels"),
+    "depth 100,000": (nested(100_000), "at most 10 levels"),
+    "long tuple": (tuple(range(101)), "at most 100 values in its tuples, not 101"),
+    "crowd": (crowd(4), "at most 100 values in its tuples"),
+}
+
+
+@pytest.mark.parametrize("name", OVERSIZE)
+def test_labels_are_bounded(learner, name, tmp_path):
+    label, says = OVERSIZE[name]
+    before = learner.fingerprint()
+    for action in (
+        lambda: learner.learn_one(GOOD, label),
+        lambda: learner.learn_many([GOOD, GOOD], ["a", label]),
+        lambda: learner.learn_one(GOOD, "a", task=label),
+        lambda: learner.predict_one(GOOD, task=label),
+        lambda: learner.relabel(0, label),
+        lambda: learner.rename_class("a", label),
+        lambda: learner.rename_class(label, "c"),
+        lambda: learner.merge_classes(label, "a"),
+        lambda: learner.merge_classes("a", label),
+        lambda: CSSL(counts={label: 3}),
+    ):
+        with pytest.raises(ValueError, match=says):
+            action()
+    assert learner.fingerprint() == before
+    learner.save(tmp_path / "saved")
+
+
+def test_labels_at_the_bounds_are_kept(tmp_path):
+    labels = [
+        (1 << 64) - 1,
+        -(1 << 63),
+        "x" * 1000,
+        "é\n\0\u2028",
+        nested(10),
+        tuple(range(99)),
+        ("a", True, ("b", 0)),
+    ]
+    learner = CSSL(replay=2, model="linear", augment="none")
+    for label in labels:
+        learner.learn_one(GOOD, label)
+    learner.save(tmp_path / "saved")
+    assert CSSL.load(tmp_path / "saved").classes_ == labels
+    assert repr(learner)
+
+
+@pytest.mark.parametrize(
+    "id", [10**5000, 1 << 61, -1, "x" * 1001, 1.5, True, b"id", [], torch.zeros((), device="meta")], ids=lambda id: ""
+)
+def test_ids_are_bounded(learner, id, tmp_path):
+    before = learner.fingerprint()
+    for action in (
+        lambda: learner.learn_one(GOOD, "a", id=id),
+        lambda: learner.learn_many([GOOD, GOOD], ["a", "b"], ids=[None, id]),
+    ):
+        with pytest.raises(
+            ValueError, match=r"an id (has at most 1,000 characters|is a whole number from 0 to below 2\*\*61)"
+        ):
+            action()
+    for action in (lambda: learner.forget(id), lambda: learner.relabel(id, "b")):
+        if not isinstance(id, int) or id != 1 << 61:
+            with pytest.raises(ValueError, match="an id"):
+                action()
+    assert learner.fingerprint() == before
+    learner.save(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("label", [torch.zeros((), device="meta"), torch.zeros(()), np.float64(1), np.array("x")])
+def test_scalars_of_arrays_as_labels(learner, label):
+    if isinstance(label, np.ndarray):
+        learner.learn_one(GOOD, label)
+        assert "x" in learner.classes_
+        return
+    with pytest.raises(ValueError, match="a label is a str, int or bool"):
+        learner.learn_one(GOOD, label)
+
+
+@pytest.mark.parametrize("old", ["roze", "Rose", "ros"])
+def test_classes_that_are_not_there_suggest_the_nearest(old):
+    learner = CSSL(replay=2, model="linear")
+    for label in ("rose", "tulip", 7, ("a", 1)):
+        learner.learn_one(GOOD, label)
+    for action in (
+        lambda: learner.merge_classes(old, "tulip"),
+        lambda: learner.merge_classes("tulip", old),
+        lambda: learner.rename_class(old, "oak"),
+    ):
+        with pytest.raises(ValueError, match=f"there is no class '{old}'; did you mean 'rose'\\? known: .*'tulip'"):
+            action()
+    with pytest.raises(ValueError, match="there is no class 'zzzzzzz'; known"):
+        learner.merge_classes("zzzzzzz", "rose")
+    with pytest.raises(ValueError, match="there is no class '7'; did you mean 7"):
+        learner.rename_class("7", "seven")
 
 
 @pytest.mark.parametrize(
@@ -112,13 +229,24 @@ def test_labels(learner, label):
         ({"init": "no/such.pt"}, "does not exist"),
         ({"precision": "float"}, "unknown precision"),
         ({"memory_format": "nhwc"}, "unknown memory format"),
-        ({"device": "gpu"}, "device 'gpu'"),
+        ({"device": "gpu"}, "^unknown device 'gpu'; use 'cpu' or 'cuda'$"),
+        ({"device": "meta"}, "^unknown device 'meta'; use 'cpu' or 'cuda'$"),
+        ({"device": 5}, "device 5|cuda:5|unknown device|wrong type"),
+        ({"rate": None}, "rate is a schedule"),
+        ({"counts": 5}, "counts gives the number of examples of each label"),
+        ({"precision": []}, "unknown precision"),
+        ({"replay": 10**5000}, "replay has a number of 16,610 bits"),
+        ({"replay": 1 << 63}, "replay is at most 9,2"),
+        ({"seed": [10**5000]}, "seed has a number of 16,610 bits"),
+        ({"weight_decay": 10**5000}, "weight_decay has a number of 16,610 bits"),
+        ({"normalize": eval("(" * 60 + "1" + ",)" * 60)}, "normalize has more than 10 levels"),
         ({"storage": "cloud"}, "storage is 'memory'"),
         ({"storage": "disk:no/such/folder"}, "does not exist"),
         ({"size": 0}, "size is a whole number from 1"),
         ({"size": "big"}, "size is one side or"),
         ({"channels": 4}, "channels is 1"),
         ({"classes": 0}, "classes is a whole number from 1"),
+        ({"classes": 10**12}, "^classes is at most 100,000, not 1000000000000$"),
         ({"zoom": 2}, "zoom is above 0"),
         ({"seed": -1}, "seed is a whole number"),
         ({"items": "sounds"}, "items is 'images' or 'vectors'"),
@@ -126,9 +254,77 @@ def test_labels(learner, label):
         ({"weight_decay": float("nan")}, "weight_decay is a number"),
     ],
 )
-def test_settings(settings, message):
+@pytest.mark.parametrize("kind", [CSSL, ColdStart])
+def test_settings(kind, settings, message):
     with pytest.raises(ValueError, match=message):
-        CSSL(**settings)
+        kind(**settings)
+
+
+WEIRD = [
+    *(
+        None,
+        True,
+        5,
+        -1,
+        0,
+        0.5,
+        10**5000,
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        "README.md",
+        "(",
+        b"x",
+        [],
+        {},
+        set(),
+        (),
+    ),
+    *(
+        (1, 2, 3, 4),
+        [[1], [2, 3]],
+        {"a": -1},
+        object(),
+        object,
+        range(3),
+        np.zeros(0),
+        np.zeros((2, 3)),
+        np.int64(-7),
+    ),
+    *(torch.zeros(3, device="meta"), torch.zeros(2, 3), complex(1, 2), "9" * 5000, eval("(" * 60 + "1" + ",)" * 60)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:init=")
+@pytest.mark.parametrize("name", LEARNERS)
+def test_any_value_of_any_setting(name):
+    """Each is accepted, or refused with a ValueError that names the setting or what it may be."""
+    kind = LEARNERS[name]
+    needed = {"classes": 3} if name == "offline" else {}
+    for setting in kind.Settings.model_fields:
+        for value in WEIRD:
+            try:
+                kind(**{**needed, setting: value})
+            except ValueError as error:
+                said = str(error)
+            except Exception as error:
+                pytest.fail(f"{setting}={type(value).__name__} {str(value)[:40]}: {error!r}")
+            else:
+                continue
+            assert len(said) > 10, (setting, value)
+            assert "int_max_str_digits" not in said, (setting, said)
+
+
+def test_files_that_are_no_weights(tmp_path):
+    for number, content in enumerate([b"", b"# Readme", b"PK\3\4", b"\x80\2", b"{}", bytes(100), b"\x80\2]q\0."]):
+        for suffix in ("md", "pt", "safetensors"):
+            path = tmp_path / f"{number}.{suffix}"
+            path.write_bytes(content)
+            fresh = CSSL(init=path)
+            with pytest.raises(ValueError, match=f"weights file '.*{number}.{suffix}'"):
+                fresh.learn_one(GOOD, "a")
+            assert not fresh.built
 
 
 def test_unknown_setting_names_the_nearest():
@@ -137,12 +333,12 @@ def test_unknown_setting_names_the_nearest():
 
 
 def test_capacity_smaller_than_one_example():
-    learner = CSSL(capacity="100B")
+    learner = ColdStart(capacity="100B")
     empty = learner.fingerprint()
     with pytest.raises(ValueError, match="capacity of 100 bytes is smaller than one example"):
         learner.learn_one(GOOD, "a")
     assert learner.fingerprint() == empty
-    jpeg = CSSL(model="linear", codec="jpeg(95)", capacity="700B", size=16)
+    jpeg = ColdStart(model="linear", codec="jpeg(95)", capacity="700B", size=16)
     jpeg.learn_one(np.zeros((16, 16, 3), np.uint8), "a")
     before = jpeg.fingerprint()
     with pytest.raises(ValueError, match="smaller than one example"):
@@ -168,6 +364,67 @@ def test_tasks_and_base_initialisation_at_the_wrong_time(learner):
     with pytest.raises(ValueError, match="comes before streaming"):
         learner.base_init(digits()[0])
     assert learner.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        ("inbox", "got one str: 'inbox'; pass a list of images"),
+        (Path("inbox"), "got one PosixPath|got one WindowsPath"),
+        (encoded("PNG"), "got one bytes"),
+        (None, "in a list or an array, got NoneType"),
+        (5, "in a list or an array, got int"),
+        ({}, "in a list or an array, got dict"),
+        ({b"x"}, "in a list or an array, got set"),
+        (Image.fromarray(GOOD), "in a list or an array, got Image"),
+        (np.uint8(3), "in a list or an array, got uint8"),
+        (np.array(3), "in a list or an array, got ndarray"),
+        (torch.zeros((), device="meta"), "in a list or an array, got Tensor"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else type(value).__name__,
+)
+def test_what_is_not_several_images(learner, images, says):
+    before = learner.fingerprint()
+    for asked in (learner, ColdStart(model="linear")):
+        for action in (
+            asked.predict_many,
+            asked.predict_proba_many,
+            lambda images, on=asked: on.learn_many(images, ["a"]),
+        ):
+            with pytest.raises(ValueError, match=f"expected several images.*({says})"):
+                action(images)
+    for labels in (None, 5, object()):
+        with pytest.raises(ValueError, match="labels has a value for each image"):
+            learner.learn_many([GOOD], labels)
+    with pytest.raises(ValueError, match="ids has a value for each image"):
+        learner.learn_many([GOOD], ["a"], ids=3)
+    assert learner.fingerprint() == before
+
+
+def test_several_images_from_a_generator(learner):
+    assert len(learner.predict_many(image for image in [GOOD, GOOD])) == 2
+    assert learner.learn_many((image for image in [GOOD, GOOD]), iter(["a", "b"]), ids=iter([70, 71])) == [70, 71]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        torch.zeros(3, device="meta"),
+        torch.zeros(3, requires_grad=True),
+        torch.zeros(3).to_sparse(),
+        [[1], [2, 3]],
+        *("abc", None, {}, object(), [10**5000, 1, 2], [1, None, 2], b"abc"),
+    ],
+    ids=lambda vector: type(vector).__name__,
+)
+def test_vectors(vector):
+    learner = CSSL(items="vectors", augment="none", model="linear", replay=2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="expected a vector of numbers"):
+            learner.learn_one(vector, "a")
+        with pytest.raises(ValueError, match="expected a vector of numbers"):
+            learner.predict_one(vector)
+        learner.learn_one([0.0, 1.0, 2.0], "a")
 
 
 def test_one_image_where_several_are_expected(learner):

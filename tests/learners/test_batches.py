@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from coldstream.learners import EndToEnd, GDumb, ICaRL, Offline, OfflineRecipe, train_offline
 from coldstream.learners.training.engine import Engine
-from coldstream.models import Classifier
+from coldstream.models import Body
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(24) % 3
@@ -30,8 +30,14 @@ def stream(learner, *rows, start=0, stop=24):
             learner.learn_one(IMAGES[i], NAMES[LABELS[i]], id=i)
 
 
+def copied(body, head):
+    """Return the weights and statistics of a network by name."""
+    named = {f"body.{name}": value for name, value in body.state_dict().items()} | head.state_dict()
+    return {name: value.clone() for name, value in named.items()}
+
+
 def weights(learner):
-    return {name: value.clone() for name, value in learner.engine.classifier.state_dict().items()}
+    return copied(learner.engine.body, learner.tasks[None].head)
 
 
 def same(one, two):
@@ -138,7 +144,7 @@ def test_editing_what_waits_and_what_is_kept():
     assert learner.classes_ == []
     learner.end_batch()
     assert learner.classes_ == ["ash", "beech", "oak"]
-    assert learner.classes.counts == [6, 8, 1]
+    assert learner.tasks[None].classes.counts == [6, 8, 1]
     assert learner.memory() == (15, 15 * 108)
     before = weights(learner)["body.2.weight"]
     assert learner.relabel(1, "elm")  # kept and trained on; from now on it waits again
@@ -191,12 +197,13 @@ def test_settings_that_make_no_sense_are_refused(make, wrong):
 
 
 def by_hand(items, labels, recipe, seed, weights_of=None):
-    classifier = Classifier("mlp", (3, 6, 6), seed, 3)
+    body = Body.build("mlp", (3, 6, 6), seed)
     if weights_of is not None:
-        classifier.body.load_state_dict(weights_of)
-    engine = Engine(classifier, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
-    train_offline(engine, items, labels, recipe, seed)
-    return engine.classifier.state_dict()
+        body.module.load_state_dict(weights_of)
+    engine = Engine(body, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    head = engine.new_head(seed, 3)
+    train_offline(engine, head, items, labels, recipe, seed)
+    return copied(engine.body, head)
 
 
 def test_offline_is_offline_training_on_all_so_far():
@@ -211,7 +218,7 @@ def test_offline_is_offline_training_on_all_so_far():
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_training_from_scratch_begins_at_the_given_weights(tmp_path, loaded):
-    given = Classifier("mlp", (3, 6, 6), seed=99).body.state_dict()
+    given = Body.build("mlp", (3, 6, 6), seed=99).module.state_dict()
     save_file(given, tmp_path / "weights.safetensors")
     learner = Offline(model="mlp", epochs=2, init=tmp_path / "weights.safetensors")
     stream(learner, 0, 1, 2, stop=12)
@@ -241,7 +248,7 @@ def test_gdumb_keeps_what_its_algorithm_keeps(seed):
     known: set[int] = set()
     for id, y in enumerate(labels.tolist()):
         learner.learn_one(IMAGES[0], y, id=id)
-        index = learner.buffer.index
+        index = learner.tasks[None].buffer.index
         kept = set(index.ids.view.tolist())
         sizes = {c: sum(label == c for label in memory.values()) for c in known}
         if y not in known or sizes[y] < k / len(known):
@@ -253,7 +260,7 @@ def test_gdumb_keeps_what_its_algorithm_keeps(seed):
             known.add(y)
         assert kept == memory.keys()
         labels_of = dict(zip(index.ids.view.tolist(), index.labels.view.tolist(), strict=True))
-        assert {i: learner.classes.labels[row] for i, row in labels_of.items()} == memory
+        assert {i: learner.tasks[None].classes.labels[row] for i, row in labels_of.items()} == memory
     sizes = [sum(label == c for label in memory.values()) for c in known]
     assert max(sizes) - min(sizes) <= 1
     assert learner.memory() == (len(memory), 108 * len(memory))
@@ -265,7 +272,7 @@ def test_gdumb_draws_the_member_that_makes_room():
         learner = GDumb(model="linear", capacity=10, seed=seed)
         for id in range(11):
             learner.learn_one(IMAGES[0], int(id == 10), id=id)
-        gone[list(set(range(10)) - set(learner.buffer.index.ids.view.tolist()))] += 1
+        gone[list(set(range(10)) - set(learner.tasks[None].buffer.index.ids.view.tolist()))] += 1
     assert gone.sum() == 120
     assert ((gone - 12) ** 2 / 12).sum() < 27.9  # chi-squared with 9 degrees of freedom, p = 0.001
 
@@ -276,7 +283,7 @@ def test_gdumb_trains_on_its_buffer_from_scratch():
     learner.end_batch()
     stream(learner, 2)
     learner.end_batch()
-    rows = learner.buffer.index.ids.view.astype(int)
+    rows = learner.tasks[None].buffer.index.ids.view.astype(int)
     recipe = OfflineRecipe(epochs=2, batch=16, rate=0.05, weight_decay=1e-6)
     assert same(weights(learner), by_hand(IMAGES[rows], LABELS[rows], recipe, 0))
     assert sorted(np.bincount(LABELS[rows])) == [3, 3, 3]

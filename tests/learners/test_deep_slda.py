@@ -82,11 +82,13 @@ def test_the_published_update_from_nothing(covariance, epsilon):
             assert np.allclose(learner.predict_proba_many(tests), expected, rtol=1e-6, atol=1e-9)
             best = [learner.classes_[i] for i in expected.argmax(axis=1)]
             assert learner.predict_many(tests) == best
-    assert np.allclose(learner.covariance, published.sigma, rtol=1e-12, atol=1e-14)
+    assert np.allclose(learner.tasks[None].covariance, published.sigma, rtol=1e-12, atol=1e-14)
     for k in range(4):
-        row = learner.classes.row(k)
-        assert np.allclose(learner.means[row], x[y == k].astype(float).mean(axis=0), rtol=1e-12, atol=1e-14)
-        assert learner.seen[row] == (y == k).sum()
+        row = learner.tasks[None].classes.row(k)
+        assert np.allclose(
+            learner.tasks[None].means[row], x[y == k].astype(float).mean(axis=0), rtol=1e-12, atol=1e-14
+        )
+        assert learner.tasks[None].seen[row] == (y == k).sum()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -98,11 +100,11 @@ def test_scores_are_those_of_the_pseudo_inverse(seed):
     for one, k in zip(x, y, strict=True):
         learner.learn_one(one, int(k))
         published.fit(one.astype(float), int(k))
-    rows = [learner.classes.row(k) for k in learner.classes_]
+    rows = [learner.tasks[None].classes.row(k) for k in learner.classes_]
     expected = published.scores(tests.astype(float), learner.classes_)
-    found = learner._logits(tests)[:, rows]
-    assert np.allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
-    assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
+    scores = learner._logits(learner.tasks[None], tests)[:, rows]
+    assert np.allclose(scores, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    assert (scores.argmax(axis=1) == expected.argmax(axis=1)).all()
 
 
 def test_two_examples_by_hand():
@@ -110,15 +112,15 @@ def test_two_examples_by_hand():
     one, two = np.eye(FEATURES, dtype=np.float32)[:2] * 4
     learner = slda()
     learner.learn_one(one, "a")
-    assert not learner.covariance.any()
+    assert not learner.tasks[None].covariance.any()
     learner.learn_one(two, "b")
     expected = np.zeros((FEATURES, FEATURES))
     expected[1, 1] = 16 / 2 / 2
-    assert np.array_equal(learner.covariance, expected)
+    assert np.array_equal(learner.tasks[None].covariance, expected)
     learner.learn_one(two, "a")
     away = two.astype(float) - one
-    assert np.allclose(learner.covariance, (2 * expected + np.outer(away, away) * 2 / 3) / 3)
-    assert np.array_equal(learner.means, [(one + two) / 2, two])
+    assert np.allclose(learner.tasks[None].covariance, (2 * expected + np.outer(away, away) * 2 / 3) / 3)
+    assert np.array_equal(learner.tasks[None].means, [(one + two) / 2, two])
 
 
 @pytest.mark.parametrize("covariance", ["plastic", "fixed"])
@@ -126,15 +128,15 @@ def test_base_initialisation_is_oas_around_the_means_and_streams_on(covariance):
     x, y = stream(2, 50, classes=3)
     learner, published = based(x, y, covariance=covariance), Published(plastic=covariance == "plastic")
     published.fit_base(x.astype(float), y)
-    rows = [learner.classes.row(k) for k in range(3)]
-    assert np.allclose(learner.covariance, published.sigma, rtol=1e-12, atol=1e-14)
-    assert np.allclose(learner.means[rows], [published.mu[k] for k in range(3)], rtol=1e-12, atol=1e-14)
-    assert learner.updates == 50
+    rows = [learner.tasks[None].classes.row(k) for k in range(3)]
+    assert np.allclose(learner.tasks[None].covariance, published.sigma, rtol=1e-12, atol=1e-14)
+    assert np.allclose(learner.tasks[None].means[rows], [published.mu[k] for k in range(3)], rtol=1e-12, atol=1e-14)
+    assert learner.tasks[None].updates == 50
     more, classes = stream(3, 30)
     for one, k in zip(more, classes, strict=True):
         learner.learn_one(one, int(k))
         published.fit(one.astype(float), int(k))
-    assert np.allclose(learner.covariance, published.sigma, rtol=1e-12, atol=1e-14)
+    assert np.allclose(learner.tasks[None].covariance, published.sigma, rtol=1e-12, atol=1e-14)
     expected = softmax(published.scores(x, learner.classes_))
     assert np.allclose(learner.predict_proba_many(x), expected, rtol=1e-6, atol=1e-9)
 
@@ -142,23 +144,25 @@ def test_base_initialisation_is_oas_around_the_means_and_streams_on(covariance):
 def test_a_class_that_first_comes_after_base_initialisation():
     x, y = stream(4, 40, classes=2)
     learner = based(x, y)
-    before = learner.covariance.copy()
+    before = learner.tasks[None].covariance.copy()
     new = np.full(FEATURES, 3, np.float32)
     learner.learn_one(new, "new")
-    assert np.allclose(learner.covariance, (40 * before + np.full((FEATURES, FEATURES), 9) * 40 / 41) / 41)
-    assert np.array_equal(learner.means[2], new)
+    assert np.allclose(
+        learner.tasks[None].covariance, (40 * before + np.full((FEATURES, FEATURES), 9) * 40 / 41) / 41
+    )
+    assert np.array_equal(learner.tasks[None].means[2], new)
     assert learner.predict_one(new) == "new"
 
 
 def test_streaming_the_base_batch_again_counts_again():
     x, y = stream(5, 20, classes=2)
     learner = based(x, y)
-    means = learner.means.copy()
+    means = learner.tasks[None].means.copy()
     for one, k in zip(x, y, strict=True):
         learner.learn_one(one, int(k))
-    assert learner.updates == 40
-    assert learner.seen.sum() == 40
-    assert np.allclose(learner.means, means)
+    assert learner.tasks[None].updates == 40
+    assert learner.tasks[None].seen.sum() == 40
+    assert np.allclose(learner.tasks[None].means, means)
 
 
 def test_before_anything_was_learned_and_classes_never_seen():
@@ -174,7 +178,7 @@ def test_editing_changes_no_statistics():
     x, y = stream(6, 30, classes=3)
     learner = slda()
     ids = [learner.learn_one(one, int(k)) for one, k in zip(x, y, strict=True)]
-    means = learner.means.copy()
+    means = learner.tasks[None].means.copy()
     assert not learner.relabel(ids[0], 2)
     assert not learner.forget(ids[0])
     learner.learn_one(x[0], "slip")
@@ -186,9 +190,9 @@ def test_editing_changes_no_statistics():
     learner.merge_classes(names[2], names[0])
     after = learner.predict_proba_many(x)
     assert np.allclose(after[:, 0], before[:, 0] + before[:, 2])
-    assert np.array_equal(learner.means[:3], means)
+    assert np.array_equal(learner.tasks[None].means[:3], means)
     learner.learn_one(x[0], names[2])  # goes to the class that the label is now
-    assert learner.seen[0] == (y == names[0]).sum() + 1
+    assert learner.tasks[None].seen[0] == (y == names[0]).sum() + 1
 
 
 def test_facts():
@@ -196,7 +200,7 @@ def test_facts():
     assert learner.memory() == (0, 0)
     for label in "ab":
         learner.learn_one(np.zeros((4, 4, 3), np.uint8), label)
-    body = sum(p.numel() for p in learner.engine.classifier.body.parameters())
+    body = sum(p.numel() for p in learner.engine.body.parameters())
     assert learner.parameters() == body + 2 * 65
     assert learner.frozen_share() == body / learner.parameters()
     assert (learner.stores, learner.memory(), DeepSLDA().needs_base_init) == ("", (0, 0), True)
@@ -211,8 +215,8 @@ def test_wrong_settings(wrong):
 def test_features_that_are_not_finite_are_refused():
     learner = slda()
     learner.learn_one(np.ones(FEATURES, np.float32), "a")
-    learner.engine.features = lambda items: torch.full((len(items), FEATURES), float("nan"))
+    learner.engine.features_of = lambda items: torch.full((len(items), FEATURES), float("nan"))
     with pytest.raises(FloatingPointError, match="not finite"):
         learner.learn_one(np.ones(FEATURES, np.float32), "b")
-    assert (learner.updates, learner.classes_) == (1, ["a"])
-    assert np.array_equal(learner.means, np.ones((1, FEATURES)))
+    assert (learner.tasks[None].updates, learner.classes_) == (1, ["a"])
+    assert np.array_equal(learner.tasks[None].means, np.ones((1, FEATURES)))

@@ -9,7 +9,7 @@ from coldstream.learners.batches import at_shares
 from coldstream.learners.end_to_end import cross_distilled_loss
 from coldstream.learners.exemplars import herd
 from coldstream.learners.training.engine import Engine
-from coldstream.models import Classifier
+from coldstream.models import Body
 
 RNG = np.random.default_rng(1)
 LABELS = np.repeat([0, 1, 2], [9, 7, 5])
@@ -45,11 +45,11 @@ def stream(learner, *rows):
 
 
 def features(learner, ids):
-    return unit(learner.engine.features(IMAGES[ids]).double().numpy())
+    return unit(learner.engine.features_of(IMAGES[ids]).double().numpy())
 
 
 def stored(learner, row):
-    index = learner.buffer.index
+    index = learner.tasks[None].buffer.index
     return set(index.ids.view[index.labels.view == row].tolist())
 
 
@@ -88,19 +88,21 @@ def test_icarl_answers_with_the_nearest_mean(exemplars, augment):
     stream(learner, 2)
     means = []
     for row in range(3):
-        images = learner.buffer.items(np.flatnonzero(learner.buffer.index.labels.view == row))
+        images = learner.tasks[None].buffer.items(np.flatnonzero(learner.tasks[None].buffer.index.labels.view == row))
         views = [images, images[:, :, ::-1].copy()] if "flip" in augment else [images]
-        means.append(unit(np.concatenate([unit(learner.engine.features(v).double().numpy()) for v in views]).mean(0)))
+        means.append(
+            unit(np.concatenate([unit(learner.engine.features_of(v).double().numpy()) for v in views]).mean(0))
+        )
     distance = np.linalg.norm(features(learner, np.arange(21))[:, None] - np.array(means), axis=2)
     assert learner.predict_many(IMAGES) == distance.argmin(axis=1).tolist()
-    np.testing.assert_allclose(learner._logits(IMAGES), -(distance**2), atol=1e-9)
+    np.testing.assert_allclose(learner._logits(learner.tasks[None], IMAGES), -(distance**2), atol=1e-9)
 
 
 def pixels(learner):
     """What a linear network takes, in float64, and its weights with the bias as a last column."""
     x = learner.engine.normalise(learner.engine.to_device(IMAGES)).reshape(21, -1).double().numpy()
-    classifier = learner.engine.classifier
-    w = torch.cat([classifier.weight, classifier.bias[:, None]], dim=1).detach().double().numpy()
+    head = learner.tasks[None].head
+    w = torch.cat([head.weight, head.bias[:, None]], dim=1).detach().double().numpy()
     return np.hstack([x, np.ones((21, 1))]), w
 
 
@@ -207,13 +209,13 @@ def test_end_to_ends_updates_are_its_losses():
     learner.end_batch()
     np.testing.assert_allclose(pixels(learner)[1], expected, atol=2e-5)
     assert np.abs(expected - trained).max() > 1e-3
-    assert learner._heads == [[0, 1], [2]]
+    assert learner.tasks[None].heads == [[0, 1], [2]]
 
 
 def test_the_balanced_part_has_as_many_of_each_class():
     learner = EndToEnd(model="mlp", exemplars=None, epochs=1, fine_epochs=1)
     stream(learner, 0, 1, 2)
-    part = learner._balanced(learner.engine)
+    part = learner.tasks[None].balanced(learner.engine)
     assert len(set(part.tolist())) == 15
     assert np.bincount(LABELS[part]).tolist() == [5, 5, 5]
     ids = of(1)
@@ -224,11 +226,12 @@ def test_a_second_training_makes_other_draws_than_the_first():
     recipe = OfflineRecipe(epochs=2, batch=4, augment="none")
     weights = []
     for after in (0, 12):
-        engine = Engine(Classifier("linear", (3, 4, 4), 0, 3), momentum=0.9, weight_decay=0.0)
-        assert train_offline(engine, IMAGES, LABELS, recipe, 0, after=after) == after + 2 * 6
-        weights.append(engine.classifier.weight.detach())
+        engine = Engine(Body.build("linear", (3, 4, 4), 0), momentum=0.9, weight_decay=0.0)
+        head = engine.new_head(0, 3)
+        assert train_offline(engine, head, IMAGES, LABELS, recipe, 0, after=after) == after + 2 * 6
+        weights.append(head.weight.detach())
     assert not weights[0].equal(weights[1])
     learner = ICaRL(model="linear", exemplars=None, epochs=1, batch=4, rate=0.1)
     stream(learner, 0, 1)
     stream(learner, 2)
-    assert learner._steps == 4 + 6
+    assert learner.tasks[None].steps == 4 + 6

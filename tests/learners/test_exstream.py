@@ -13,7 +13,7 @@ from coldstream.data import Dataset
 from coldstream.learners import ExStream, OfflineRecipe
 from coldstream.learners.exstream import Prototypes
 from coldstream.learners.training.adam import Adam
-from coldstream.models import Classifier
+from coldstream.models import Head
 from coldstream.randomness import generator
 
 NO_TRAINING = OfflineRecipe(epochs=0)
@@ -43,15 +43,15 @@ def test_merging_is_that_of_brute_force(seed):
     limit, features = [2, 3, 5, 8, 13, 20][seed], [1, 2, 7, 16, 64, 130][seed]
     points = rng.normal(size=(80, features)).astype(np.float32)
     points[rng.integers(0, 80, 10)] = points[0]  # the same point again
-    mine = Prototypes(limit, features)
+    prototypes = Prototypes(limit, features)
     for t, point in enumerate(points):
-        mine.add(point)
+        prototypes.add(point)
         expected, counts = brute_force(points[: t + 1], limit) if t % 9 == 0 or t == 79 else (None, None)
         if expected is not None:
-            assert np.allclose(mine.points, expected, rtol=1e-6, atol=1e-7)
-            assert np.array_equal(mine.counts, counts)
-        assert len(mine) <= limit
-        assert mine.counts.sum() == t + 1
+            assert np.allclose(prototypes.points, expected, rtol=1e-6, atol=1e-7)
+            assert np.array_equal(prototypes.counts, counts)
+        assert len(prototypes) <= limit
+        assert prototypes.counts.sum() == t + 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -62,75 +62,73 @@ def test_merging_is_that_of_brute_force(seed):
 def test_ties_go_to_the_lowest_places(points, limit):
     """On a coarse grid nearly every pair is as close as another."""
     array = np.array(points, np.float32) * 64
-    mine = Prototypes(limit, 2)
+    prototypes = Prototypes(limit, 2)
     for point in array:
-        mine.add(point)
+        prototypes.add(point)
     expected, counts = brute_force(array, limit)
-    assert np.allclose(mine.points, expected, rtol=1e-5)
-    assert np.array_equal(mine.counts, counts)
+    assert np.allclose(prototypes.points, expected, rtol=1e-5)
+    assert np.array_equal(prototypes.counts, counts)
 
 
 def test_what_is_remembered_is_a_function_of_the_prototypes():
     """So that a loaded learner, which remembers nothing, goes on alike; also where there are few or many rows."""
     points = np.random.default_rng(0).normal(size=(300, 33)).astype(np.float32)
-    mine = Prototypes(24, 33)
+    prototypes = Prototypes(24, 33)
     for point in points:
-        mine.add(point)
-        if len(mine) == 24:
+        prototypes.add(point)
+        if len(prototypes) == 24:
             other = Prototypes(24, 33)
-            other.points, other.counts = mine.points.copy(), mine.counts.copy()
-            assert mine._closest() == other._closest()
-            assert np.array_equal(mine._gaps, other._gaps)
+            other.points, other.counts = prototypes.points.copy(), prototypes.counts.copy()
+            assert prototypes._closest() == other._closest()
+            assert np.array_equal(prototypes._gaps, other._gaps)
 
 
 def test_three_points_by_hand():
-    mine = Prototypes(2, 1)
+    prototypes = Prototypes(2, 1)
     for value, count in [(0, 1), (4, 3), (10, 1)]:
-        mine.add(np.array([value], np.float32), count)
-    assert mine.points.tolist() == [[3], [10]]
-    assert mine.counts.tolist() == [4, 1]
+        prototypes.add(np.array([value], np.float32), count)
+    assert prototypes.points.tolist() == [[3], [10]]
+    assert prototypes.counts.tolist() == [4, 1]
 
 
 def test_adam_is_torchs():
-    classifier, reference = (Classifier("linear", (7,), 0, rows=4) for _ in range(2))
+    head, reference = (Head(7, 0, rows=4) for _ in range(2))
     theirs = torch.optim.Adam([reference.weight, reference.bias], lr=2e-3)
-    mine = Adam(classifier, 2e-3)
+    adam = Adam(head, 2e-3)
     rng = np.random.default_rng(0)
     for _ in range(30):
         x, y = torch.from_numpy(rng.normal(size=(5, 7)).astype(np.float32)), torch.from_numpy(rng.integers(0, 4, 5))
         theirs.zero_grad()
         F.cross_entropy(reference(x), y).backward()
         theirs.step()
-        mine.step(gradients(classifier, x, y))
-    assert torch.allclose(classifier.weight, reference.weight, atol=1e-7)
-    assert torch.allclose(classifier.bias, reference.bias, atol=1e-7)
-    assert not torch.allclose(classifier.weight, Classifier("linear", (7,), 0, rows=4).weight, atol=1e-2)
+        adam.step(gradients(head, x, y))
+    assert torch.allclose(head.weight, reference.weight, atol=1e-7)
+    assert torch.allclose(head.bias, reference.bias, atol=1e-7)
+    assert not torch.allclose(head.weight, Head(7, 0, rows=4).weight, atol=1e-2)
 
 
-def gradients(classifier, x, y):
-    loss = F.cross_entropy(classifier(x), y)
-    return dict(zip(("weight", "bias"), torch.autograd.grad(loss, (classifier.weight, classifier.bias)), strict=True))
+def gradients(head, x, y):
+    loss = F.cross_entropy(head(x), y)
+    return dict(zip(("weight", "bias"), torch.autograd.grad(loss, (head.weight, head.bias)), strict=True))
 
 
 def test_rows_added_to_adam_begin_anew_and_the_others_keep_their_bits():
-    classifier = Classifier("linear", (7,), 0, rows=2)
-    mine = Adam(classifier, 2e-3)
+    head = Head(7, 0, rows=2)
+    adam = Adam(head, 2e-3)
     x, y = torch.ones(1, 7), torch.tensor([1])
     for _ in range(3):
-        mine.step(gradients(classifier, x, y))
-    before = {name: value.copy() for name, value in mine.state().items()}
-    classifier.grow(3)
-    mine.grow()
-    after = mine.state()
+        adam.step(gradients(head, x, y))
+    before = {name: value.copy() for name, value in adam.state().items()}
+    head.grow(3)
+    adam.grow()
+    after = adam.state()
     for name, value in before.items():
         assert np.array_equal(after[name][:2], value)
         assert not after[name][2:].any()
-    start = classifier.weight.detach().clone()
-    mine.step({"weight": torch.full((3, 7), 0.5), "bias": torch.full((3,), -0.5)})
-    assert torch.allclose(
-        start[2] - classifier.weight[2], torch.tensor(2e-3), rtol=1e-4
-    )  # a first step is of the rate
-    assert mine.steps.tolist() == [4, 4, 1]
+    start = head.weight.detach().clone()
+    adam.step({"weight": torch.full((3, 7), 0.5), "bias": torch.full((3,), -0.5)})
+    assert torch.allclose(start[2] - head.weight[2], torch.tensor(2e-3), rtol=1e-4)  # a first step is of the rate
+    assert adam.steps.tolist() == [4, 4, 1]
 
 
 def exstream(**given):
@@ -148,12 +146,12 @@ def test_after_each_example_an_epoch_over_all_prototypes():
     """The head is that of torch's Adam run over the shuffled prototypes, each of them once, in batches."""
     x, y = stream(0, 40)
     learner = exstream(per_class=4, batch=5, classes=3, seed=3)
-    reference = Classifier("linear", (6,), 3, rows=3)
+    reference = Head(6, 3, rows=3)
     adam = torch.optim.Adam([reference.weight, reference.bias], lr=2e-3, weight_decay=0)
     for t in range(len(x)):
         learner.learn_one(x[t], int(y[t]))
         stored = [brute_force(x[: t + 1][y[: t + 1] == k], 4)[0] for k in learner.classes_]
-        points, labels = np.concatenate(stored), np.repeat(range(len(stored)), [len(own) for own in stored])
+        points, labels = np.concatenate(stored), np.repeat(range(len(stored)), [len(each) for each in stored])
         order = generator(3, t, "epoch").permutation(len(points))
         assert sorted(order) == list(range(learner.memory()[0]))
         for start in range(0, len(order), 5):
@@ -162,8 +160,8 @@ def test_after_each_example_an_epoch_over_all_prototypes():
             F.cross_entropy(reference(torch.from_numpy(points[batch])), torch.from_numpy(labels[batch])).backward()
             adam.step()
     assert learner.step == 40
-    assert torch.allclose(learner.engine.classifier.weight, reference.weight, atol=1e-5)
-    assert torch.allclose(learner.engine.classifier.bias, reference.bias, atol=1e-5)
+    assert torch.allclose(learner.tasks[None].head.weight, reference.weight, atol=1e-5)
+    assert torch.allclose(learner.tasks[None].head.bias, reference.bias, atol=1e-5)
     assert learner.memory() == (12, 12 * (6 * 4 + 8))
 
 
@@ -183,15 +181,15 @@ def test_base_initialisation_merges_and_keeps_the_trained_head():
     learner.base_init(Dataset("base", x, y, (0, 1)), OfflineRecipe(epochs=2, augment="none"))
     for k in learner.classes_:
         expected, counts = brute_force(x[y == k], 3)
-        mine = learner.prototypes[learner.classes.row(k)]
-        assert np.allclose(mine.points, expected, rtol=1e-6, atol=1e-7)
-        assert np.array_equal(mine.counts, counts)
-    assert learner.adam.steps.tolist() == [0, 0]
+        each = learner.tasks[None].prototypes[learner.tasks[None].classes.row(k)]
+        assert np.allclose(each.points, expected, rtol=1e-6, atol=1e-7)
+        assert np.array_equal(each.counts, counts)
+    assert learner.tasks[None].adam.steps.tolist() == [0, 0]
     untrained = exstream(init="base", per_class=3)
     untrained.base_init(Dataset("base", x, y, (0, 1)), NO_TRAINING)
-    assert not torch.equal(learner.engine.classifier.weight, untrained.engine.classifier.weight)
+    assert not torch.equal(learner.tasks[None].head.weight, untrained.tasks[None].head.weight)
     learner.learn_one(x[0], int(y[0]))
-    assert sum(mine.counts.sum() for mine in learner.prototypes) == 41
+    assert sum(each.counts.sum() for each in learner.tasks[None].prototypes) == 41
 
 
 def test_merged_classes_merge_their_prototypes():
@@ -202,16 +200,18 @@ def test_merged_classes_merge_their_prototypes():
     assert not learner.forget(ids[0])
     first, second, third = learner.classes_
     sizes = {k: int((y == k).sum()) for k in learner.classes_}
-    source = learner.prototypes[learner.classes.row(third)]
+    source = learner.tasks[None].prototypes[learner.tasks[None].classes.row(third)]
     before = learner.predict_proba_many(x)
     learner.merge_classes(third, first)
     assert np.allclose(learner.predict_proba_many(x)[:, 0], before[:, 0] + before[:, 2])
-    kept = [mine.counts.sum() for mine in learner.prototypes]
+    kept = [each.counts.sum() for each in learner.tasks[None].prototypes]
     assert kept == [sizes[first] + sizes[third], sizes[second], 0]
-    assert [len(mine) for mine in learner.prototypes] == [4, 4, 0]
-    assert (learner.prototypes[0].points == source.points[-1]).all(axis=1).any()  # the last one moved is whole
+    assert [len(each) for each in learner.tasks[None].prototypes] == [4, 4, 0]
+    assert (
+        (learner.tasks[None].prototypes[0].points == source.points[-1]).all(axis=1).any()
+    )  # the last one moved is whole
     learner.learn_one(x[0], third)
-    assert learner.prototypes[0].counts.sum() == kept[0] + 1
+    assert learner.tasks[None].prototypes[0].counts.sum() == kept[0] + 1
     assert learner.classes_ == [first, second]
 
 

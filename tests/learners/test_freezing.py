@@ -15,18 +15,25 @@ HEAD = 3 * 65
 EARLY = 432 + 32 + (4608 + 64) + (13824 + 128 + 512 + 64)
 
 
+def weights(body, head):
+    """Return copies of the weights and statistics of a network by name."""
+    named = {f"body.{name}": value for name, value in body.state_dict().items()} | head.state_dict()
+    return {name: value.clone() for name, value in named.items()}
+
+
 def trained(stop=12, **settings):
     learner = Offline(model="resnet10-16", epochs=2, batch=6, augment="none", **settings)
     for i in range(stop):
         learner.learn_one(IMAGES[i], int(LABELS[i]))
-    before = {name: value.clone() for name, value in learner._first.state_dict().items()}
+    before = weights(learner.tasks[None].first, learner.tasks[None].head)
     learner.end_batch()
     return learner, before
 
 
 def changed(learner, before):
-    after = learner.engine.classifier.state_dict()
-    return {name for name in after if name not in before or not before[name].equal(after[name])}
+    after = weights(learner.engine.body, learner.tasks[None].head)
+    assert after.keys() == before.keys()
+    return {name for name in after if not before[name].equal(after[name])}
 
 
 def test_frozen_layers_keep_their_bits_and_the_others_do_not():
@@ -44,11 +51,11 @@ def test_frozen_batchnorm_normalises_by_its_statistics():
     learner = Offline(model="resnet10-16", epochs=1, batch=12, augment="none", freeze=1.0, weight_decay=0.0, rate=0.1)
     for i in range(12):
         learner.learn_one(IMAGES[i], int(LABELS[i]))
-    z = learner.engine.features(IMAGES).clone()
-    w, b = (p.detach().clone() for p in (learner.engine.classifier.weight, learner.engine.classifier.bias))
+    z = learner.engine.features_of(IMAGES).clone()
+    w, b = (p.detach().clone() for p in learner.tasks[None].head.parameters())
     error = torch.softmax(z @ w.T + b, 1) - torch.nn.functional.one_hot(torch.from_numpy(LABELS), 3)
     learner.end_batch()
-    got = learner.engine.classifier
+    got = learner.tasks[None].head
     torch.testing.assert_close(got.weight.detach(), w - 0.1 * error.T @ z / 12, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(got.bias.detach(), b - 0.1 * error.mean(0), rtol=1e-4, atol=1e-5)
 
@@ -62,11 +69,11 @@ def test_all_frozen_trains_the_head_alone():
 def test_nothing_frozen_is_as_without():
     one, before = trained()
     two, _ = trained(freeze=0.0)
-    assert changed(one, two.engine.classifier.state_dict()) == set()
+    assert changed(one, weights(two.engine.body, two.tasks[None].head)) == set()
     assert one.frozen_share() == 0
     assert {"body.conv1.weight", "body.bn1.running_mean", "weight"} <= changed(one, before)
     other, _ = trained(freeze=0.5)
-    assert changed(other, one.engine.classifier.state_dict())
+    assert changed(other, weights(one.engine.body, one.tasks[None].head))
 
 
 def test_saved_loaded_and_trained_on(tmp_path):
@@ -80,7 +87,7 @@ def test_saved_loaded_and_trained_on(tmp_path):
             one.learn_one(IMAGES[i], int(LABELS[i]))
         one.end_batch()
     assert again.fingerprint() == learner.fingerprint()
-    assert before["body.conv1.weight"].equal(again.engine.classifier.body.conv1.weight)
+    assert before["body.conv1.weight"].equal(again.engine.body.conv1.weight)
 
 
 @pytest.mark.parametrize("freeze", [-0.1, 1.5, True, "all"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from coldstream import CSSL
+from coldstream import CSSL, ColdStart
 
 SCENE = np.random.default_rng(0).integers(0, 256, (48, 40, 3), dtype=np.uint8)
 
@@ -41,7 +41,7 @@ SAME = {
 
 @pytest.mark.parametrize("form", SAME)
 def test_every_form_is_the_same_image(form):
-    learner, other = (CSSL(model="linear", replay=2, size=32) for _ in range(2))
+    learner, other = (ColdStart(model="linear", replay=2, size=32) for _ in range(2))
     learner.learn_one(SAME[form], "scene")
     other.learn_one(SCENE, "scene")
     assert learner.fingerprint() == other.fingerprint()
@@ -49,7 +49,7 @@ def test_every_form_is_the_same_image(form):
 
 def test_a_stream_of_mixed_photographs():
     rng = np.random.default_rng(1)
-    learner = CSSL(model="linear", replay=4)
+    learner = ColdStart(model="linear", replay=4)
     large = Image.fromarray(rng.integers(0, 256, (300, 420, 3), dtype=np.uint8))
     stream = [
         encoded(large, "JPEG", quality=90),
@@ -66,7 +66,7 @@ def test_a_stream_of_mixed_photographs():
         learner.predict_one(photograph)
         learner.learn_one(photograph, i % 3)
     assert learner.shape == (64, 64, 3)
-    assert len(learner.buffer) == len(stream)
+    assert len(learner.tasks[None].buffer) == len(stream)
 
 
 def test_the_first_image_decides_what_was_not_said():
@@ -75,10 +75,10 @@ def test_the_first_image_decides_what_was_not_said():
         (np.zeros((64, 10, 3), np.uint8), (64, 10, 3)),
         (np.zeros((65, 10, 3), np.uint8), (64, 64, 3)),
     ]:
-        learner = CSSL(model="linear")
+        learner = ColdStart(model="linear")
         learner.learn_one(image, 0)
         assert learner.shape == shape
-    learner = CSSL(model="linear", size=(16, 24), channels=3)
+    learner = ColdStart(model="linear", size=(16, 24), channels=3)
     learner.learn_one(np.zeros((28, 20), np.uint8), 0)
     assert learner.shape == (16, 24, 3)
 

@@ -53,7 +53,7 @@ APPENDIX = {
 def test_settings_and_a_few_steps(name):
     learner = CSSL.paper(name, counts={"a": 3, "b": 2})
     for setting, value in (APPENDIX[name] | {"replay": 100, "momentum": 0.9, "evict": "largest-class"}).items():
-        assert learner.settings[setting] == value
+        assert getattr(learner.settings, setting) == value
     side = APPENDIX[name]["size"]
     images = np.random.default_rng(0).integers(0, 256, (3, side, side + 10, 3), dtype=np.uint8)
     for image, label in zip(images, "aba", strict=True):
@@ -63,4 +63,4 @@ def test_settings_and_a_few_steps(name):
 
 def test_changes_on_top():
     learner = CSSL.paper("core50", capacity="300MB", codec="raw")
-    assert (learner.settings["capacity"], learner.settings["codec"]) == ("300MB", "raw")
+    assert (learner.settings.capacity, learner.settings.codec) == ("300MB", "raw")

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from coldstream.augment.crops import ResizedCrop
 from coldstream.data import Dataset
 from coldstream.learners import REMIND, OfflineRecipe
+from coldstream.learners.properties import built
 from coldstream.randomness import generator
 from coldstream.replay.codecs import Codec
 
@@ -40,14 +41,14 @@ class ByHand:
     """The method on paper: loops over maps and codebooks, torch's interpolation, SGD as a formula."""
 
     def __init__(self, learner, extra=False):
-        body = copy.deepcopy(learner.engine.classifier.body)
+        body = copy.deepcopy(learner.engine.body)
         self.frozen, self.plastic = (body[0], body[1]) if extra else (body.frozen, body.plastic)
         self.frozen.eval()
         self.plastic.train()
         self.head = nn.Linear(6, 3)
         with torch.no_grad():
-            self.head.weight.copy_(learner.engine.classifier.weight)
-            self.head.bias.copy_(learner.engine.classifier.bias)
+            self.head.weight.copy_(learner.tasks[None].head.weight)
+            self.head.bias.copy_(learner.tasks[None].head.bias)
         self.trained = [*self.plastic.parameters(), *self.head.parameters()]
         self.velocity = [torch.zeros_like(parameter) for parameter in self.trained]
         self.table = learner.quantiser.table
@@ -108,17 +109,17 @@ def test_two_steps_by_hand(replay, extra):
     for step, (image, label) in enumerate([(IMAGES[2], 2), (IMAGES[4], 1)]):
         learner.learn_one(image, NAMES[label])
         hand.learn(image, label, step, replay)
-    classifier = learner.engine.classifier
-    own = (classifier.body[1] if extra else classifier.body.plastic).state_dict()
+    body, head = learner.engine.body, learner.tasks[None].head
+    plastic = (body[1] if extra else body.plastic).state_dict()
     for name, value in hand.plastic.state_dict().items():
-        np.testing.assert_allclose(own[name], value, rtol=1e-5, atol=2e-6)
+        np.testing.assert_allclose(plastic[name], value, rtol=1e-5, atol=2e-6)
     for name, value in hand.head.state_dict().items():
-        np.testing.assert_allclose(getattr(classifier, name).detach(), value, rtol=1e-5, atol=2e-6)
-    assert np.array_equal(learner.buffer.items(np.arange(22)), np.stack(hand.stored).reshape(22, -1))
-    assert learner.buffer.index.labels.view.tolist() == hand.labels
-    frozen = learner.split.frozen.state_dict()
+        np.testing.assert_allclose(getattr(head, name).detach(), value, rtol=1e-5, atol=2e-6)
+    assert np.array_equal(learner.tasks[None].buffer.items(np.arange(22)), np.stack(hand.stored).reshape(22, -1))
+    assert learner.tasks[None].buffer.index.labels.view.tolist() == hand.labels
+    frozen = learner.engine.split.frozen.state_dict()
     assert all(frozen[name].equal(value) for name, value in before.items())
-    assert learner._frozen() is learner.split.frozen
+    assert learner._frozen() is learner.engine.split.frozen
 
 
 def test_test_images_pass_through_the_quantiser():
@@ -136,12 +137,12 @@ def test_without_crops_and_mixing(monkeypatch):
     seen = []
     update = learner.engine.update
     monkeypatch.setattr(learner.engine, "update", lambda *a, **k: (seen.append(a), update(*a, **k)))
-    stored = learner._maps(learner._decode(learner.buffer.items(np.arange(20))))
+    stored = learner._maps(learner._decode(learner.tasks[None].buffer.items(np.arange(20))))
     learner.learn_one(IMAGES[2], "ash")
-    maps, targets = seen[0][:2]
+    maps, targets = seen[0][1:3]
     drawn = generator(0, 0, "order").permutation(generator(0, 0, "sample").choice(20, 3, replace=False))
     assert torch.equal(maps[1:], stored[drawn])
-    assert torch.equal(maps[0], learner._maps(learner._decode(learner.buffer.items(np.array([20]))))[0])
+    assert torch.equal(maps[0], learner._maps(learner._decode(learner.tasks[None].buffer.items(np.array([20]))))[0])
     assert torch.equal(targets, torch.eye(2)[[0, *BASE.labels[drawn]]])
 
 
@@ -150,7 +151,7 @@ def test_fewer_stored_than_needed(monkeypatch):
     for capacity in (1, 2, 3, 7, 8, 9):
         learner = remind(capacity=capacity)
         seen = []
-        monkeypatch.setattr(learner.engine, "update", lambda maps, *a, seen=seen, **k: seen.append(len(maps)))
+        monkeypatch.setattr(learner.engine, "update", lambda head, maps, *a, seen=seen, **k: seen.append(len(maps)))
         learner.learn_one(IMAGES[0], "ash")
         sizes += seen
     assert sizes == [2, 2, 3, 5, 5, 5]
@@ -158,18 +159,18 @@ def test_fewer_stored_than_needed(monkeypatch):
     for id in BASE.identities():
         assert learner.forget(id)
     learner.learn_one(IMAGES[0], "ash")  # nothing to replay: the new one alone
-    assert np.isfinite(learner.engine.classifier.bias.detach().numpy()).all()
+    assert np.isfinite(learner.tasks[None].head.bias.detach().numpy()).all()
 
 
 def test_re_streaming_the_base_batch_replaces_what_was_kept():
     learner = remind()
     assert learner.memory() == (20, 20 * 4 * 4 * 4)
-    before = learner.buffer.items(np.arange(20))
+    before = learner.tasks[None].buffer.items(np.arange(20))
     for image, label, id in zip(BASE.images, BASE.labels, BASE.identities(), strict=True):
         learner.learn_one(image, NAMES[label], id=id)
-    assert learner.classes.counts == [10, 10]
+    assert learner.tasks[None].classes.counts == [10, 10]
     # G and the quantiser are fixed: the same image has the same code
-    assert np.array_equal(learner.buffer.items(np.arange(20)), before)
+    assert np.array_equal(learner.tasks[None].buffer.items(np.arange(20)), before)
 
 
 def test_a_class_that_comes_after_base_initialisation():
@@ -189,8 +190,8 @@ def test_given_weights_need_the_quantiser_all_the_same(tmp_path):
         with pytest.raises(ValueError, match="to fit its quantiser"):
             action()
     learner.base_init(BASE, OfflineRecipe(epochs=0))
-    own = learner.engine.classifier.body.state_dict()
-    assert all(own[name].equal(value) for name, value in weights.items())
+    loaded = learner.engine.body.state_dict()
+    assert all(loaded[name].equal(value) for name, value in weights.items())
     assert learner.memory()[0] == 20
 
 
@@ -199,21 +200,19 @@ def test_given_weights_need_the_quantiser_all_the_same(tmp_path):
     [("resnet14-16", 32, 16), ("resnet14-16", 12, 16), ("resnet18-20", 32, 32), ("resnet18", 64, 32)],
 )
 def test_a_code_is_smaller_than_a_packed_image(model, side, codebooks):
-    learner = REMIND(model=model, channels=3)
-    learner._build((side, side, 3))
-    assert learner.codebooks == codebooks
-    assert learner.buffer.codec.row_bytes == codebooks * learner.split.shape[1] * learner.split.shape[2]
+    learner = built(REMIND, model=model, size=side, channels=3)
+    assert learner.engine.codebooks == codebooks
+    code = learner.tasks[None].buffer.codec.row_bytes
+    assert code == codebooks * learner.engine.split.shape[1] * learner.engine.split.shape[2]
     packed = Codec.parse("resize(0.66)|quantize(6)", (side, side, 3)).row_bytes
-    assert learner.buffer.codec.row_bytes < packed < side * side * 3 / 1.9
+    assert code < packed < side * side * 3 / 1.9
 
 
 def test_the_papers_network():
     """512x4x4 maps take 512 bytes, all 50,000 images of CIFAR-100 25.6 MB; 57.5% of the parameters are frozen."""
-    learner = REMIND(model="resnet18-cifar", classes=100)
-    learner._build((32, 32, 3))
-    learner.shape = (32, 32, 3)
+    learner = built(REMIND, model="resnet18-cifar", classes=100, size=32, channels=3)
     assert round(learner.frozen_share(), 3) == 0.575
-    assert learner.buffer.codec.row_bytes * 50_000 == 25_600_000
+    assert learner.tasks[None].buffer.codec.row_bytes * 50_000 == 25_600_000
 
 
 def test_the_vectors_that_centroids_are_made_of(monkeypatch):
@@ -235,7 +234,7 @@ def test_the_vectors_that_centroids_are_made_of(monkeypatch):
 def test_wrong_settings():
     with pytest.raises(ValueError, match="single block.*resnet14-16"):
         REMIND(model="resnet8-16")
-    with pytest.raises(ValueError, match="at most 256"):
+    with pytest.raises(ValueError, match="from 1 to 256"):
         REMIND(centroids=300)
     with pytest.raises(ValueError, match="codes have no average"):
         REMIND(evict="consolidate-mixup(0.4)")

@@ -60,12 +60,14 @@ def test_linear_without_counts_is_refused_before_anything():
 def test_each_class_has_its_own_counter(monkeypatch):
     import numpy as np
 
-    learner = CSSL(model="linear", replay=2, rate="linear(0.1, 0.001)", counts={"a": 3, "b": 2}, warm_up=False)
+    learner = CSSL(model="linear", replay=2, rate="linear(0.1, 0.001)", counts={"a": 3, "b": 2})
     rates = []
     image = np.zeros((4, 4, 3), np.uint8)
     learner.learn_one(image, "a")
     update = learner.engine.update
-    monkeypatch.setattr(learner.engine, "update", lambda *args: (rates.append(args[2]), update(*args))[1])
+    monkeypatch.setattr(
+        learner.engine, "update", lambda *args, **more: (rates.append(args[3]), update(*args, **more))[1]
+    )
     for label in ("b", "a", "b", "a"):
         learner.learn_one(image, label)
     assert rates == pytest.approx([0.1, 0.0505, 0.001, 0.001])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from coldstream import CSSL
+from coldstream import ColdStart
 
 
 def images(count, seed=0):
@@ -13,7 +13,7 @@ def images(count, seed=0):
 
 
 def taught(**settings):
-    learner = CSSL(**{"replay": 6, "augment": "crop", **settings})
+    learner = ColdStart(**{"replay": 6, "augment": "crop", **settings})
     for i, image in enumerate(images(12)):
         learner.learn_one(image, ("c", i % 3))
     return learner
@@ -50,14 +50,21 @@ def test_nothing_that_changes_is_shared(tmp_path):
     files = sorted(tmp_path.rglob("*"))
     fingerprint = learner.fingerprint()
     snapshot = learner.snapshot()
-    assert len(snapshot._buffer()) == 0
+    assert len(snapshot.tasks[None].buffer) == 0
     assert sorted(tmp_path.rglob("*")) == files
     with torch.no_grad():
-        for tensor in snapshot.engine.classifier.state_dict().values():
+        task, engine = snapshot.tasks[None], snapshot.engine
+        modules = (engine.body, engine.average.body, task.head)
+        tensors = [tensor for module in modules for tensor in module.state_dict().values()]
+        for tensor in (
+            *tensors,
+            *engine.velocity.values(),
+            *task.head.velocity.values(),
+            *task.head.average.values(),
+        ):
             tensor.zero_()
-    for velocity in snapshot.engine._sgd.velocity.values():
-        velocity.zero_()
-    snapshot.classes.counts.clear()
+    task.classes.counts.clear()
+    task.confidence.held.append(7)
     assert learner.fingerprint() == fingerprint
 
 
@@ -79,5 +86,5 @@ def test_it_only_answers(tmp_path):
         with pytest.raises(ValueError, match="a snapshot only answers"):
             act()
     assert not (tmp_path / "kept").exists()
-    assert CSSL().snapshot().predict_one(image) is None
+    assert ColdStart().snapshot().predict_one(image) is None
     assert snapshot.snapshot().predict_proba_one(image) == learner.predict_proba_one(image)

@@ -11,6 +11,7 @@ from coldstream.metrics import (
     confidences,
     confusion_matrix,
     hits,
+    log_loss,
     per_class_accuracy,
     predictions,
 )
@@ -86,6 +87,15 @@ def test_confusion_by_hand():
     got = per_class_accuracy(matrix)
     assert got[:2].tolist() == [0.5, 0.5]
     assert np.isnan(got[2:]).all()
+    got = per_class_accuracy([[1, 3], [0, 0], [0, 4]], columns=[1, 0, None])
+    assert got[[0, 2]].tolist() == [0.75, 0.0]
+    assert np.isnan(got[1])
+
+
+def test_log_loss_by_hand():
+    table = [[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    assert log_loss(table, [1, 1, 0], least=1e-6) == pytest.approx((np.log(4) + 0 + np.log(1e6)) / 3)
+    assert log_loss(table[:1], [1]) == sklearn.metrics.log_loss([1], table[:1], labels=range(3))
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
@@ -94,8 +104,8 @@ def test_confusion_and_class_accuracy_agree_with_scikit_learn_and_a_loop(pairs):
     matrix = confusion_matrix(predicted, labels, classes=5)
     assert np.array_equal(matrix, sklearn.metrics.confusion_matrix(labels, predicted, labels=range(5)))
     for c, got in enumerate(per_class_accuracy(matrix)):
-        mine = [p == c for p, label in pairs if label == c]
-        assert np.isnan(got) if not mine else got == pytest.approx(sum(mine) / len(mine))
+        correct = [p == c for p, label in pairs if label == c]
+        assert np.isnan(got) if not correct else got == pytest.approx(sum(correct) / len(correct))
 
 
 @pytest.mark.parametrize(
@@ -124,6 +134,8 @@ def test_confusion_and_class_accuracy_agree_with_scikit_learn_and_a_loop(pairs):
         (lambda: per_class_accuracy([[1, 0]]), r"expected a square matrix.*\(1, 2\)"),
         (lambda: per_class_accuracy([[0.5]]), "expected counts.*float64"),
         (lambda: per_class_accuracy([[-1]]), "expected counts.*from -1"),
+        (lambda: per_class_accuracy([[1, 0]], columns=[0, 1]), "columns: expected one for each of 1 rows, got 2"),
+        (lambda: log_loss([[0.5, 0.5]], [2]), r"labels: expected class indices from 0 to 1, got 2 at \[0\]"),
     ],
 )
 def test_refusals_say_what_was_expected(call, message):

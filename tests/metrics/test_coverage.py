@@ -17,26 +17,16 @@ def test_by_hand():
     assert curve.thresholds == (0.3, 0.6, 0.8, 0.9)
     assert curve.coverage == (1.0, 0.75, 0.5, 0.25)
     assert curve.accuracy == (0.5, 2 / 3, 0.5, 1.0)
-    assert curve.threshold_for(0.4) == 0.3
-    assert curve.threshold_for(0.6) == 0.6
-    assert curve.threshold_for(0.7) == 0.9
     assert curve.at(0.0) == (1.0, 0.5)
     assert curve.at(0.6) == (0.75, 2 / 3)
     assert curve.at(0.61) == (0.5, 0.5)
     assert curve.at(0.95) == (0.0, None)
 
 
-def test_none_when_no_threshold_is_good_enough():
-    curve = coverage_curve([0.9, 0.8], [False, True])
-    assert curve.threshold_for(0.51) is None
-    assert curve.threshold_for(0.5) == 0.8
-
-
 def test_equal_confidences_are_accepted_together():
-    # The right one of the two at 0.9 cannot be had without the wrong one.
+    # The right one of the two at 0.9 cannot be accepted without the wrong one.
     curve = coverage_curve([0.9, 0.9, 0.1], [True, False, False])
     assert curve.accepted == (3, 2)
-    assert curve.threshold_for(0.6) is None
 
 
 @given(images)
@@ -57,16 +47,6 @@ def test_at_equals_filtering_at_any_threshold(pairs, threshold):
     assert coverage_curve(*zip(*pairs, strict=True)).at(threshold) == expected
 
 
-@given(images, st.one_of(st.floats(0, 1), st.sampled_from([0.5, 2 / 3, 0.75, 1.0])))
-def test_threshold_for_is_the_lowest_that_works(pairs, wanted):
-    works = []
-    for t in {c for c, _ in pairs}:
-        kept = [right for c, right in pairs if c >= t]
-        if sum(kept) / len(kept) >= wanted:
-            works.append(t)
-    assert coverage_curve(*zip(*pairs, strict=True)).threshold_for(wanted) == min(works, default=None)
-
-
 @given(images)
 def test_survives_json(pairs):
     curve = coverage_curve(*zip(*pairs, strict=True))
@@ -82,8 +62,6 @@ def test_survives_json(pairs):
         (lambda: coverage_curve([0.5], [3]), "correct: expected True/False or 1/0, got 3"),
         (lambda: coverage_curve([0.5], [True, True]), "got 2 for 1"),
         (lambda: coverage_curve([0.5], [True]).at(1.5), r"threshold: expected a number in \[0, 1\], got 1.5"),
-        (lambda: coverage_curve([0.5], [True]).threshold_for(90), r"accuracy: expected .* got 90"),
-        (lambda: coverage_curve([0.5], [True]).threshold_for(None), "accuracy: expected .* got None"),
         (lambda: CoverageCurve((), (), ()), "at least one; got 0, 0 and 0"),
         (lambda: CoverageCurve((0.5,), (1, 2), (1,)), "got 1, 2 and 1"),
         (lambda: CoverageCurve((0.5, 0.4), (2, 1), (1, 1)), "thresholds: expected each above"),

@@ -23,8 +23,8 @@ def matrices(draw):
 
 
 def test_by_hand():
-    # Forgetting looks back to the best, 0.9 and 0.7; backward transfer to the diagonal, 0.8 and 0.7.
-    assert forgetting(R) == pytest.approx(((0.9 - 0.5) + (0.7 - 0.8)) / 2)
+    # Forgetting looks back to the best, 0.9 and 0.8; backward transfer to the diagonal, 0.8 and 0.7.
+    assert forgetting(R) == pytest.approx(((0.9 - 0.5) + (0.8 - 0.8)) / 2)
     assert backward_transfer(R) == pytest.approx(((0.5 - 0.8) + (0.8 - 0.7)) / 2)
     assert forward_transfer(R, baseline=[0.5, 0.1, 0.1]) == pytest.approx(((0.3 - 0.1) + (0.2 - 0.1)) / 2)
 
@@ -32,7 +32,7 @@ def test_by_hand():
 def test_classes_learned_together():
     table = [[0.6, 0.8, 0.0], [0.4, 0.9, 0.7]]
     learned = [0, 0, 1]
-    assert forgetting(table, learned) == pytest.approx((0.2 - 0.1) / 2)
+    assert forgetting(table, learned) == pytest.approx((0.2 + 0.0) / 2)
     assert backward_transfer(table, learned) == pytest.approx((-0.2 + 0.1) / 2)
     assert forward_transfer(table, [0.3, 0.3, 0.3], learned) == pytest.approx(-0.3)
 
@@ -44,7 +44,7 @@ def test_equal_loops_over_the_definitions(case):
     fell, changed, led = [], [], []
     for j, event in enumerate(learned):
         if event < last:
-            fell.append(max(table[t][j] for t in range(last)) - table[last][j])
+            fell.append(max(table[t][j] for t in range(last + 1)) - table[last][j])
             changed.append(table[last][j] - table[event][j])
         if event > 0:
             led.append(table[event - 1][j] - baseline[j])
@@ -62,10 +62,21 @@ def test_square_default_learns_task_j_at_event_j(table):
     assert forgetting(table) >= -backward_transfer(table) - 1e-12, "the best is no worse than the diagonal"
 
 
+def test_what_rises_is_not_forgotten_and_hides_nothing_that_is():
+    assert forgetting([[0.5, 0.0], [0.9, 0.5]]) == 0
+    assert forgetting([[0.5, 0.9, 0.0], [0.9, 0.5, 0.5]], [0, 0, 1]) == pytest.approx(0.2)
+
+
+@given(matrices())
+def test_forgetting_is_never_negative(case):
+    table, learned, _ = case
+    assert forgetting(table, learned) >= 0
+
+
 def test_a_task_need_not_be_measured_before_it_is_learned():
     table = np.array(R)
     table[np.triu_indices(3, k=1)] = np.nan
-    assert forgetting(table) == pytest.approx(0.15)
+    assert forgetting(table) == pytest.approx(0.2)
     assert backward_transfer(table) == pytest.approx(-0.1)
     with pytest.raises(ValueError, match="expected task 1 measured at event 0, got NaN"):
         forward_transfer(table, [0.1, 0.1, 0.1])

@@ -1,11 +1,13 @@
 """Layers frozen from the input on: their order, and how many fit into a share."""
 
+import copy
+
 import pytest
 import torch
 import torchvision
 from torch import nn
 
-from coldstream.models import MODELS, Classifier
+from coldstream.models import MODELS, Body
 from coldstream.models.freezing import first_layers, layers_in_order
 
 # Of resnet10-16 for colour images, by hand: weights of each layer in the order of the forward pass.
@@ -22,7 +24,7 @@ def sizes(layers):
 
 
 def test_the_order_of_a_resnet():
-    body = Classifier("resnet10-16", (3, 16, 16), 0).body
+    body = Body.build("resnet10-16", (3, 16, 16), 0).module
     assert sizes(layers_in_order(body, (3, 16, 16))) == SIZES
     assert all(module.training for module in body.modules())
     assert not any(module._forward_pre_hooks for module in body.modules())
@@ -47,20 +49,20 @@ def test_the_order_is_that_of_work():
 
 @pytest.mark.parametrize("share", [0.001, 0.003, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1])
 def test_as_many_layers_as_fit(share):
-    body = Classifier("resnet10-16", (3, 16, 16), 0).body
+    body = Body.build("resnet10-16", (3, 16, 16), 0).module
     fits = max(n for n in range(len(SIZES) + 1) if sum(SIZES[:n]) <= share * sum(SIZES))
     assert sizes(first_layers(body, (3, 16, 16), share)) == SIZES[:fits]
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("linear", "resnet101", "wide_resnet50_2")])
 def test_all_of_a_network_is_all_of_its_parameters(name):
-    network = Classifier(name, (3, 32, 32), 0, 2)
-    assert first_layers(network.body, (3, 32, 32), 0) == []
-    network.freeze(first_layers(network.body, (3, 32, 32), 1.0))
-    assert not any(parameter.requires_grad for parameter in network.body.parameters())
-    assert network.weight.requires_grad
-    network.eval().train()
-    assert not any(m.training for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    body = Body.build(name, (3, 32, 32), 0)
+    assert first_layers(body.module, (3, 32, 32), 0) == []
+    body.freeze(first_layers(body.module, (3, 32, 32), 1.0))
+    assert not any(parameter.requires_grad for parameter in body.module.parameters())
+    layers_in_order(body.module, (3, 32, 32))  # evaluates the network, and puts modes back as they were
+    for network in (body.module, copy.deepcopy(body.module)):
+        assert not any(m.training for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
 
 
 def test_parameters_that_two_layers_share_count_once():

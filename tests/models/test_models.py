@@ -8,7 +8,7 @@ import torchvision
 from torch import nn
 
 from coldstream import CSSL
-from coldstream.models import MODELS, Classifier, load_weights
+from coldstream.models import MODELS, Body, Head, load_weights
 
 # torchvision publishes num_params in the metadata of its weights; the CIFAR ResNet18's are kuangliu/pytorch-cifar's.
 PUBLISHED = [
@@ -22,6 +22,12 @@ PUBLISHED = [
 ]
 
 
+def classifier(model, shape, seed, classes):
+    """A whole network, with a head of its own."""
+    body = Body.build(model, shape, seed)
+    return nn.Sequential(body.module, Head(body.features, seed, classes))
+
+
 def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
@@ -29,7 +35,7 @@ def count(module):
 @pytest.mark.parametrize(("name", "classes", "parameters"), PUBLISHED)
 def test_parameter_counts(name, classes, parameters):
     with torch.device("cpu"):
-        assert count(Classifier(name, (3, 32, 32), 0, classes)) == parameters
+        assert count(classifier(name, (3, 32, 32), 0, classes)) == parameters
 
 
 def by_hand(channels, width, blocks, classes):
@@ -55,8 +61,8 @@ def by_hand(channels, width, blocks, classes):
     ],
 )
 def test_slim_networks_by_hand(name, width, blocks):
-    assert count(Classifier(name, (3, 32, 32), 0, 20)) == by_hand(3, width, blocks, 20)
-    assert count(Classifier(name, (1, 32, 32), 0, 20)) == by_hand(1, width, blocks, 20)
+    assert count(classifier(name, (3, 32, 32), 0, 20)) == by_hand(3, width, blocks, 20)
+    assert count(classifier(name, (1, 32, 32), 0, 20)) == by_hand(1, width, blocks, 20)
 
 
 def mobilenet_by_hand(channels, classes):
@@ -89,15 +95,15 @@ def densenet_by_hand(channels, classes):
 )
 def test_other_small_networks_by_hand(name, hand):
     for channels in (1, 3):
-        assert count(Classifier(name, (channels, 32, 32), 0, 20)) == hand(channels, 20)
+        assert count(classifier(name, (channels, 32, 32), 0, 20)) == hand(channels, 20)
 
 
 @pytest.mark.parametrize("name", ["resnet10-16", "resnet20-16", "resnet10-32", "mobilenet-small", "densenet-small"])
 @pytest.mark.parametrize("side", [16, 32])
 def test_small_networks_see_more_than_one_position_at_the_end(name, side):
     """A quarter of the side is left at the end, an eighth in the mobile one."""
-    network = Classifier(name, (3, side, side), 0, 4)
-    last = [module for module in network.body.modules() if isinstance(module, nn.Conv2d)][-1]
+    network = classifier(name, (3, side, side), 0, 4)
+    last = [module for module in network[0].modules() if isinstance(module, nn.Conv2d)][-1]
     sides = []
     last.register_forward_hook(lambda module, inputs, output: sides.append(output.shape[-2:]))
     assert network(torch.zeros(2, 3, side, side)).shape == (2, 4)
@@ -108,12 +114,12 @@ def test_small_networks_see_more_than_one_position_at_the_end(name, side):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_network_takes_grey_and_colour_of_odd_sizes(name, channels):
-    network = Classifier(name, (channels, 33, 40), 0, 4).eval()
+    network = classifier(name, (channels, 33, 40), 0, 4).eval()
     assert network(torch.zeros(2, channels, 33, 40)).shape == (2, 4)
 
 
 def test_strides_of_the_small_networks():
-    body = Classifier("resnet18-cifar", (3, 32, 32), 0, 1).body
+    body = Body.build("resnet18-cifar", (3, 32, 32), 0).module
     x = torch.zeros(1, 3, 32, 32)
     x = body.conv1(x)
     sides = [x.shape[-1]]
@@ -126,7 +132,7 @@ def test_strides_of_the_small_networks():
 
 def test_weights_depend_on_the_seed_alone():
     def flat(seed):
-        return torch.cat([p.flatten() for p in Classifier("resnet8-16", (3, 8, 8), seed, 3).parameters()])
+        return torch.cat([p.flatten() for p in classifier("resnet8-16", (3, 8, 8), seed, 3).parameters()])
 
     torch.manual_seed(1)
     first = flat(0)
@@ -137,8 +143,8 @@ def test_weights_depend_on_the_seed_alone():
 
 
 def test_head_rows_are_uniform_as_linear_layers_are():
-    network = Classifier("linear", (1, 4, 4), 0, 500)
-    values = torch.cat([network.weight.flatten(), network.bias]).detach().numpy()
+    head = classifier("linear", (1, 4, 4), 0, 500)[1]
+    values = torch.cat([head.weight.flatten(), head.bias]).detach().numpy()
     assert np.abs(values).max() <= 0.25
     assert np.abs(values).max() > 0.249
     assert values.std() == pytest.approx(0.25 / np.sqrt(3), rel=0.02)
@@ -175,7 +181,7 @@ def test_an_own_module_learns_and_loads_with_its_factory(tmp_path):
 
 
 def body_state(seed):
-    return Classifier("resnet8-16", (3, 8, 8), seed, 0).body.state_dict()
+    return Body.build("resnet8-16", (3, 8, 8), seed).module.state_dict()
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".pth"])
@@ -188,12 +194,12 @@ def test_weights_from_a_file(tmp_path, suffix):
         torch.save({"state_dict": {f"module.{name}": value for name, value in state.items()}}, path)
     learner = CSSL(init=path if suffix == ".pt" else str(path), replay=0, rate=1e-9, size=8)
     learner.learn_one(np.zeros((8, 8, 3), np.uint8), 0)
-    for name, value in learner.engine.classifier.body.named_parameters():
+    for name, value in learner.engine.body.named_parameters():
         torch.testing.assert_close(value.detach(), state[name], rtol=0, atol=1e-5)
 
 
 def test_wrong_weights_are_refused(tmp_path):
-    network = Classifier("resnet8-16", (3, 8, 8), 0, 0).body
+    network = Body.build("resnet8-16", (3, 8, 8), 0).module
     before = {name: value.clone() for name, value in network.state_dict().items()}
     bad = {
         "lacks": {name: value for name, value in body_state(1).items() if name != "conv1.weight"},
@@ -237,6 +243,6 @@ def test_torchvision_weights_by_name(tmp_path, monkeypatch):
     torch.manual_seed(3)
     whole = torchvision.models.resnet18()
     torch.save(whole.state_dict(), tmp_path / "hub" / "checkpoints" / file)
-    learner = CSSL(model="resnet18", init="IMAGENET1K_V1", replay=0, rate=1e-9, size=32)
+    learner = CSSL(model="resnet18", init="IMAGENET1K_V1", normalize="imagenet", replay=0, rate=1e-9, size=32)
     learner.learn_one(np.zeros((32, 32, 3), np.uint8), "a")
-    torch.testing.assert_close(learner.engine.classifier.body.conv1.weight, whole.conv1.weight, rtol=0, atol=1e-4)
+    torch.testing.assert_close(learner.engine.body.conv1.weight, whole.conv1.weight, rtol=0, atol=1e-4)

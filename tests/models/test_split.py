@@ -7,7 +7,7 @@ import torch
 import torchvision
 from torch import nn
 
-from coldstream.models import MODELS, Classifier, check_split, split, with_extra
+from coldstream.models import MODELS, Body, Head, check_split, split, with_extra
 from coldstream.models.split import UNSPLIT
 
 # For images of 64 pixels: the shape of a map, and which layers are plastic.
@@ -35,7 +35,7 @@ def count(module):
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in UNSPLIT])
 def test_the_parts_are_the_network_to_the_bit(name):
     check_split(name)
-    body = Classifier(name, (3, 64, 64), 0, 0).body
+    body = Body.build(name, (3, 64, 64), 0).module
     parts = split(body, (3, 64, 64))
     assert all(module.training for module in body.modules())
     plastic = {id(parameter) for parameter in parts.plastic.parameters()}
@@ -55,8 +55,9 @@ def test_the_parts_are_the_network_to_the_bit(name):
 )
 def test_the_papers_networks(name, side, classes, frozen, width):
     """REMIND's frozen share by parameter count, and what it takes to have as many trainable ones as CSSL."""
-    network = Classifier(name, (3, side, side), 0, classes)
-    parts = split(network.body, (3, side, side))
+    body = Body.build(name, (3, side, side), 0)
+    network = nn.Sequential(body.module, Head(body.features, 0, classes))
+    parts = split(body.module, (3, side, side))
     assert round(count(parts.frozen) / count(network), 3) == frozen
     more = with_extra(parts)
     assert more.plastic[0].conv1.weight.shape == (width, 512, 3, 3)
@@ -65,7 +66,7 @@ def test_the_papers_networks(name, side, classes, frozen, width):
 
 
 def test_extra_layers_begin_as_the_identity():
-    parts = split(Classifier("resnet14-16", (3, 16, 16), 0, 0).body, (3, 16, 16))
+    parts = split(Body.build("resnet14-16", (3, 16, 16), 0).module, (3, 16, 16))
     more = with_extra(parts)
     maps = torch.randn(2, 64, 4, 4)
     assert torch.equal(more.plastic[0](maps), maps)
@@ -77,7 +78,7 @@ def test_what_cannot_be_split_is_refused_with_a_reason():
         with pytest.raises(ValueError, match="resnet14-16") as early:
             check_split(name)
         with pytest.raises(ValueError, match="resnet14-16") as late:
-            split(Classifier(name, (3, 16, 16), 0, 0).body, (3, 16, 16))
+            split(Body.build(name, (3, 16, 16), 0).module, (3, 16, 16))
         assert str(early.value).split(":")[0].split("cannot")[1] == str(late.value).split(":")[0].split("cannot")[1]
     with pytest.raises(ValueError, match="attributes `frozen`"):
         split(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), (3, 8, 8))
@@ -96,6 +97,7 @@ def test_an_own_network_says_its_parts():
     assert split(body, (3, 8, 9)).shape == (4, 6, 7)
     with pytest.raises(ValueError, match=r"maps \(N, c, h, w\); this one gave \(1, 144\)"):
         split(two_parts(frozen=nn.Sequential(frozen, nn.Flatten()), plastic=nn.Identity()), (3, 8, 8))
+    nn.init.constant_(frozen.bias, -1.0)  # so that the ReLU changes what a blank image gives
     odd = two_parts(frozen=frozen, between=nn.ReLU(), plastic=nn.Flatten())
     with pytest.raises(ValueError, match="must be what the network makes of it"):
         split(odd, (3, 8, 8))
@@ -116,6 +118,6 @@ SPLIT = [
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("name", SPLIT)
 def test_extra_layers_make_the_trainable_parameters_as_many_as_the_networks(name, channels):
-    body = Classifier(name, (channels, 32, 32), 0, 0).body
+    body = Body.build(name, (channels, 32, 32), 0).module
     parts = split(body, (channels, 32, 32))
     assert count(with_extra(parts).plastic) == pytest.approx(count(body), rel=0.001)

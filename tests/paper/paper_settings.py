@@ -4,7 +4,7 @@ Every field was read in the paper, at the label that the comment beside it names
 marks what the paper leaves open or contradicts itself in, and what was settled then. A field on which the paper is
 silent is not here. Parts and arms have the catalog's names, values are written as an experiment's settings are.
 
-`ROWS` has, by row and part:
+`EXPERIMENTS` has, by experiment and part:
 
     data, tasks     the data set, whole; or (task, data set) in the order of coming
     stream          ordering, test_every (classes between two tests), batches
@@ -43,15 +43,15 @@ class Chain:
     parts: tuple[str, ...]
 
     def admits(self, value):
-        found = str(value).replace("/", "|").split("|")
-        return len(found) == len(self.parts) and all(map(self._is, found, self.parts))
+        parts = str(value).replace("/", "|").split("|")
+        return len(parts) == len(self.parts) and all(map(self._is, parts, self.parts))
 
     @staticmethod
-    def _is(found, wanted):
-        name = found.partition("(")[0]
+    def _is(part, wanted):
+        name = part.partition("(")[0]
         if wanted == "any-crop":
             return name in ("crop", "resizedcrop")
-        return found == wanted if "(" in wanted else name == wanted
+        return part == wanted if "(" in wanted else name == wanted
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Has:
 
 def with_all(arms, **settings):
     """Return arms with further settings each."""
-    return {name: {**own, **settings} for name, own in arms.items()}
+    return {name: {**arm, **settings} for name, arm in arms.items()}
 
 
 # --- What CSSL is in every experiment -------------------------------------------------------------------------------
@@ -138,8 +138,11 @@ CAPACITIES_32 = {
 CAPACITY = {
     **CIFAR,
     "arms": {
-        **{f"CSSL, {name}": {**CSSL_32, **own} for name, own in CAPACITIES_32.items()},
-        **{f"CSSL + pre-train, {name}": {**CSSL_32, **FIRST_20, **own} for name, own in CAPACITIES_32.items()},
+        **{f"CSSL, {name}": {**CSSL_32, **capacity} for name, capacity in CAPACITIES_32.items()},
+        **{
+            f"CSSL + pre-train, {name}": {**CSSL_32, **FIRST_20, **capacity}
+            for name, capacity in CAPACITIES_32.items()
+        },
         # A:class_inc, Baseline Details: 10K, 20K, ..., 50K exemplars, of 100 classes.
         **{f"ExStream, {30 * k} Mb": {**EXSTREAM_32, "per_class": 100 * k} for k in range(1, 6)},
         "Deep SLDA": SLDA_32,
@@ -214,7 +217,7 @@ POLICIES = {
     **CIFAR,
     "arms": with_all(
         {
-            **{name: {**CSSL_32, "augment": Chain(("crop", "flip", *own))} for name, own in _POLICIES.items()},
+            **{name: {**CSSL_32, "augment": Chain(("crop", "flip", *parts))} for name, parts in _POLICIES.items()},
             "MU + CM + AA": CSSL_32,
         },
         **WHOLE_RAW,
@@ -245,7 +248,7 @@ GRID_OF_RANDAUGMENT = {
     ),
 }
 
-# A:mem_eff: 30 Mb, three trials. Spec 2: raw rows are 10K examples per 30 Mb.
+# A:mem_eff: 30 Mb, three trials. Spec 2: raw lines are 10K examples per 30 Mb.
 RAW_30 = {**CSSL_32, **RAW, "holds": 10_000}
 COMPRESSION = {
     **CIFAR,
@@ -482,7 +485,7 @@ STRATEGIES = {
     },
 }
 
-ROWS = {
+EXPERIMENTS = {
     "fig:layer_freeze": {
         "CIFAR10": {"data": whole("cifar10"), **_FREEZING},
         "CIFAR100": {"data": whole("cifar100"), **_FREEZING},
@@ -549,14 +552,14 @@ def _core50_numbers():
         CSSL, 300 Mb          1.153 1.009 1.112 1.024  0.976 0.986 0.974 0.979
     """
     parts = [order + suffix for suffix in ("", ", pre-trained") for order in ("ID", "CID", "I", "CI")]
-    found = {}
+    numbers = {}
     for line in lines.strip().splitlines():
         *name, a, b, c, d, e, f, g, h = line.split()
-        found |= {
+        numbers |= {
             (part, " ".join(name), TOP1): (float(value), None)
             for part, value in zip(parts, (a, b, c, d, e, f, g, h), strict=True)
         }
-    return found
+    return numbers
 
 
 NUMBERS = {
@@ -705,7 +708,7 @@ NUMBERS = {
     },
     "fig:perf_gap": _of("CIFAR100", "final_accuracy", offline=78.61),  # what the appendix divides by
 }
-"""By row: (part, arm, metric) -> (mean, standard deviation or None); accuracies in %."""
+"""By experiment: (part, arm, metric) -> (mean, standard deviation or None); accuracies in %."""
 
 # T:cssl_timing: milliseconds for PQ encoding, forward pass, backward pass, update.
 TIMING = {

@@ -22,14 +22,16 @@ from PIL import Image
 import layouts
 from coldstream.cli import main
 from coldstream.lab import Experiment, make_config, run_jobs
+from coldstream.lab.records import Confusion
 from coldstream.models.registry import build_body
-from coldstream.paper import ROWS, crossing, page, pictures, results, timing
+from coldstream.paper import EXPERIMENTS, crossing, pages, pictures, results, timing
 from coldstream.report import plots
+from coldstream.report.kept import KeptEvent, KeptPart, KeptResults, KeptRun, keep, read_kept
 
 torchvision = pytest.importorskip("torchvision")
 pytest.importorskip("scipy.io")
 
-STREAMED = {name: row for name, row in ROWS.items() if row.measured is None}
+STREAMED = [name for name, experiment in EXPERIMENTS.items() if experiment.measured is None]
 WEIGHTS = "IMAGENET1K_V1"
 SMALL = "resnet10-16"
 EXAMPLES = {"cifar100": 20, "cifar10": 10, "imagenet": 9, "core50": 12, "tasks": 16}
@@ -87,16 +89,16 @@ def _tasks(folder, patch):
 # Paper scale on stand-ins.
 
 
-@pytest.mark.parametrize("row", STREAMED)
-def test_the_paper_scale_is_valid(row, root):
-    for part, tree in ROWS[row].experiments("paper").items():
+@pytest.mark.parametrize("experiment", STREAMED)
+def test_the_paper_scale_is_valid(experiment, root):
+    for part, tree in EXPERIMENTS[experiment].configs("paper").items():
         config = make_config(tree, [f"data.root={root}"])
         assert list(config.learners) == list(tree["learners"]), part
         assert {config.data.root, *(task.root for task in config.tasks.values())} == {str(root)}
 
 
 def test_what_is_measured_is_valid():
-    """A row that is timed takes the settings of a learner."""
+    """An experiment that is timed takes the settings of a learner."""
     for scale, settings in timing.TIMING.measured.items():
         network = {key: value for key, value in settings.items() if key != "iterations"}
         assert make_config({"name": scale, "learner": network})
@@ -110,16 +112,16 @@ def short(tree, root, arms, *, unchanged=False, weights=None):
     """
     learners = {}
     for name in arms:
-        own = dict(tree["learners"][name])
-        own |= {key: 1 for key in ("epochs", "fine_epochs") if key in own}
-        if not unchanged and own.get("init") == WEIGHTS and weights is None:
+        settings = dict(tree["learners"][name])
+        settings |= {key: 1 for key in ("epochs", "fine_epochs") if key in settings}
+        if not unchanged and settings.get("init") == WEIGHTS and weights is None:
             # At 32 x 32 one place is left in the end: of a few images alone it has no statistics.
-            own |= {"model": "resnet18", "size": 64}
+            settings |= {"model": "resnet18", "size": 64}
         elif not unchanged:
-            own |= {"model": SMALL} if "model" in own else {}
-            own |= {"size": 32} if "size" in own else {}
-            own |= {"init": str(weights)} if own.get("init") == WEIGHTS else {}
-        learners[name] = own
+            settings |= {"model": SMALL} if "model" in settings else {}
+            settings |= {"size": 32} if "size" in settings else {}
+            settings |= {"init": str(weights)} if settings.get("init") == WEIGHTS else {}
+        learners[name] = settings
     changes = [f"data.root={root}", "seeds=[0]", "base.epochs=1", "offline.epochs=1"]
     changes += ["pretrain.epochs=1"] if "pretrain" in tree else []
     if not unchanged and tree["learner"]["model"].startswith("resnet18"):
@@ -128,21 +130,19 @@ def short(tree, root, arms, *, unchanged=False, weights=None):
 
 
 def run(config, runs):
-    """Run an experiment to its end; return what it found."""
+    """Run an experiment to its end; return its results."""
     experiment = Experiment.create(config, runs / config.name)
     run_jobs(experiment)
-    found = experiment.results()
-    assert list(found["learners"]) == list(config.learners)
-    kind = "tasks" if config.tasks else config.data.name
-    assert found["examples"] == EXAMPLES[kind]
-    for name, mine in found["learners"].items():
-        (only,) = mine["runs"]
-        assert 0 <= only["final_accuracy"] <= 1, name
-        tests = [event for task in only.get("tasks", {"": only}).values() for event in task["events"]]
-        assert max(event["step"] for event in tests) == EXAMPLES[kind], name
-        references = [task["offline"] for task in only.get("tasks", {"": only}).values()]
-        assert all(bool(reference) == config.offline.enabled for reference in references), name
-    return found
+    finished = experiment.results()
+    assert list(finished.learners) == list(config.learners)
+    examples = EXAMPLES["tasks" if config.tasks else config.data.name]
+    assert finished.examples == examples
+    for name, learner in finished.learners.items():
+        (unit,) = learner.units
+        assert 0 <= unit.numbers.final_accuracy <= 1, name
+        assert max(event.step for event in unit.events) == examples, name
+        assert all(bool(task.offline) == config.offline.enabled for task in unit.tasks), name
+    return finished
 
 
 @pytest.fixture(scope="module")
@@ -151,17 +151,17 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("all") / "runs"
 
 
-@pytest.mark.parametrize("row", STREAMED)
-def test_one_arm_of_each_kind_runs(row, root, runs):
-    parts = list(ROWS[row].experiments("paper").values())
+@pytest.mark.parametrize("experiment", STREAMED)
+def test_one_arm_of_each_kind_runs(experiment, root, runs):
+    parts = list(EXPERIMENTS[experiment].configs("paper").values())
     for tree in {tree["name"]: tree for tree in (parts[0], parts[-1])}.values():
-        kinds = {own["kind"]: name for name, own in reversed(tree["learners"].items())}
+        kinds = {settings["kind"]: name for name, settings in reversed(tree["learners"].items())}
         run(short(tree, root, kinds.values(), weights=root / "small.safetensors"), runs / "one")
 
 
 def test_weights_of_imagenet(root, tmp_path):
     """The file is looked for, by the name of the weights, where torchvision keeps it."""
-    tree = ROWS["fig:cifar100_cssl"].experiments("paper")["CIFAR100"]
+    tree = EXPERIMENTS["fig:cifar100_cssl"].configs("paper")["CIFAR100"]
     changed = {**tree, "offline": {"enabled": False}}
     run(short(changed, root, ["Deep SLDA"]), tmp_path / "runs")
     (root / "hub" / "checkpoints").rename(root / "hub" / "elsewhere")
@@ -173,26 +173,26 @@ def test_weights_of_imagenet(root, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", STREAMED)
-def test_every_arm_runs(row, root, runs):
+@pytest.mark.parametrize("experiment", STREAMED)
+def test_every_arm_runs(experiment, root, runs):
     """And fills its place in the table. Tests come after every second class: with one there is no bias."""
-    for tree in ROWS[row].experiments("paper").values():
+    for tree in EXPERIMENTS[experiment].configs("paper").values():
         if tree.get("stream", {}).get("test_every"):
             tree = {**tree, "stream": {**tree["stream"], "test_every": 2}}
         run(short(tree, root, tree["learners"]), runs)
-    found = results.of_runs(ROWS[row], "paper", runs)
+    finished = results.from_runs(EXPERIMENTS[experiment], "paper", runs, other_settings=True)
     # But for Ω: of what is learned from noise in one epoch there may be nothing to be a share of.
-    sure = [metric for metric in ROWS[row].metrics if "omega" not in metric]
-    values = results.values_of(found)
-    for part, tree in ROWS[row].experiments("paper").items():
+    sure = [metric for metric in EXPERIMENTS[experiment].metrics if "omega" not in metric]
+    values = finished.values
+    for part, tree in EXPERIMENTS[experiment].configs("paper").items():
         missing = [key for key in product([part], tree["learners"], sure) if len(values.get(key, ())) != 1]
         assert missing == []
-    assert page.tables(ROWS[row], found)
+    assert pages.tables(EXPERIMENTS[experiment], finished)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("row", "arms"),
+    ("experiment", "arms"),
     [
         ("T:compress", ["6 bit, 66%"]),
         ("fig:perf_gap", ["REMIND"]),
@@ -200,9 +200,9 @@ def test_every_arm_runs(row, root, runs):
         ("T:diff_arch", ["ResNet101", "MobileNetV2", "DenseNet121", "Wide ResNet50-2"]),
     ],
 )
-def test_the_networks_of_the_paper(row, arms, root, tmp_path):
-    """At their own size: ResNet18 for images of 32 x 32, and of 224 x 224; other architectures."""
-    (tree,) = ROWS[row].experiments("paper").values()
+def test_the_networks_of_the_paper(experiment, arms, root, tmp_path):
+    """At their full size: ResNet18 for images of 32 x 32, and of 224 x 224; other architectures."""
+    (tree,) = EXPERIMENTS[experiment].configs("paper").values()
     config = short(tree, root, arms, unchanged=True)
     assert (config.learner["model"], config.learner["size"]) in (("resnet18-cifar", 32), ("resnet18", 224))
     run(config, tmp_path / "runs")
@@ -222,9 +222,9 @@ def coldstream(*arguments):
     return stopped.value.code, said.getvalue(), " ".join(complained.getvalue().split())
 
 
-def tiny(row, **changes):
-    """A row of ten classes, a linear model, one epoch and two replayed."""
-    lab = row.setting("lab")
+def tiny(experiment, **changes):
+    """An experiment with ten classes, a linear model, one epoch and two replayed."""
+    lab = experiment.setting("lab")
     tree = {
         **lab.tree,
         "data": {**lab.tree["data"], "classes": 10},
@@ -232,7 +232,7 @@ def tiny(row, **changes):
         "offline": {**lab.tree["offline"], "epochs": 1},
     }
     where = replace(lab, tree=tree, method={**lab.method, "replay": 2, **changes})
-    return replace(row, setting=lambda scale: where)
+    return replace(experiment, setting=lambda scale: where)
 
 
 COMPRESS = ("run", "paper/T:compress", "--scale", "lab", "--seed", "0")
@@ -242,24 +242,24 @@ COMPRESS = ("run", "paper/T:compress", "--scale", "lab", "--seed", "0")
 def finished(root, tmp_path_factory):
     """A folder in which a T:compress that takes seconds was run, and what the command said."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ROWS, "T:compress", tiny(ROWS["T:compress"]))
+        patch.setitem(EXPERIMENTS, "T:compress", tiny(EXPERIMENTS["T:compress"]))
         patch.chdir(tmp_path_factory.mktemp("work"))
         code, said, complained = coldstream(*COMPRESS, "--set", f"data.root={root}")
         assert code == 0, complained
         yield Path.cwd(), said
 
 
-def test_list_shows_every_row(finished, monkeypatch):
+def test_list_shows_every_experiment(finished, monkeypatch):
     monkeypatch.chdir(finished[0])
     code, said, _ = coldstream("list", "paper")
     assert code == 0
-    lines = {name: [line for line in said.splitlines() if f" {name} " in line] for name in ROWS}
-    assert all(len(mine) == 1 for mine in lines.values()), lines
+    lines = {name: [line for line in said.splitlines() if f" {name} " in line] for name in EXPERIMENTS}
+    assert all(len(shown) == 1 for shown in lines.values()), lines
     assert {name for name, (line,) in lines.items() if "not run" not in line} == {"T:compress"}
 
 
 def test_a_table_is_printed_beside_the_papers(finished):
-    for name, (mean, sd) in {(key[1]): pair for key, pair in ROWS["T:compress"].numbers.items()}.items():
+    for name, (mean, sd) in {(key[1]): pair for key, pair in EXPERIMENTS["T:compress"].numbers.items()}.items():
         assert re.search(rf"│ {re.escape(name)} .*│ +{mean:.3f} ± {sd:.3f} │", finished[1]), name
 
 
@@ -275,14 +275,14 @@ def test_what_is_finished_is_not_run_again(finished, root, monkeypatch):
     assert again[again.index("T:compress, lab") :] == said[said.index("T:compress, lab") :]
 
 
-def test_all_rows_one_after_another(finished, root, tmp_path, monkeypatch):
+def test_all_experiments_one_after_another(finished, root, tmp_path, monkeypatch):
     """Where the data are is for those that stream; the one that is timed goes without."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in ROWS if name not in ("T:compress", "T:cssl_timing")]:
-        monkeypatch.delitem(ROWS, name)
+    for name in [name for name in EXPERIMENTS if name not in ("T:compress", "T:cssl_timing")]:
+        monkeypatch.delitem(EXPERIMENTS, name)
     shutil.copytree(finished[0] / "runs", tmp_path / "runs")
     pieces = {"CSSL": {piece: np.array([1.0, 2.0]) for piece in timing.TIMING.metrics}}
-    monkeypatch.setattr("coldstream.benchmarks.run.time_pieces", lambda console, **settings: pieces)
+    monkeypatch.setattr("benchmarks.run.time_pieces", lambda console, **settings: pieces)
     code, said, complained = coldstream("run", "paper", "--scale", "lab", "--seed", "0", "--set", f"data.root={root}")
     assert code == 0, complained
     assert "10 of 10 jobs are finished" in said
@@ -317,34 +317,34 @@ def test_errors(arguments, wanted, tmp_path, monkeypatch):
 # Pages.
 
 
-def made_up(row, number=lambda part, name, seed, metric: 0.5, *, seeds=2, scale="lab"):
-    """What a row could have found, every number made by hand: two tests, two classes."""
+def made_up(experiment, number=lambda part, name, seed, metric: 0.5, *, seeds=2):
+    """Results at lab scale, every number made by hand: two tests, two classes."""
     parts = {}
-    for part, tree in row.experiments(scale).items():
-        learners = {}
-        for name in [*tree["learners"], *(["offline"] if "tasks" in tree else [])]:
-            learners[name] = [
-                {
-                    "seed": seed,
-                    "numbers": {metric: number(part, name, seed, metric) for metric in row.metrics},
-                    "events": [] if name == "offline" and "tasks" in tree else _events(tree, seed),
-                    "confusion": {"classes": ["b", "a"], "columns": ["a", "b"], "rows": [[1, 3], [4, 0]]},
-                }
+    for part, tree in experiment.configs("lab").items():
+        learners = {
+            name: [
+                _unit(tree, name, seed, {m: number(part, name, seed, m) for m in experiment.metrics})
                 for seed in range(seeds)
             ]
-        parts[part] = {"settings": results.address(tree), "examples": 20, "learners": learners}
+            for name in [*tree["learners"], *(["offline"] if "tasks" in tree else [])]
+        }
+        parts[part] = KeptPart(settings=results.address(tree), examples=20, learners=learners)
     environment = {"commit": "0123456789", "threads": 1, "torch": "2.7"}
-    facts = {"row": row.name, "scale": scale, "date": "2025-01-02", "environment": environment}
-    return {**facts, "parts": parts}
+    return KeptResults(
+        experiment=experiment.name, scale="lab", date="2025-01-02", environment=environment, parts=parts
+    )
 
 
-def _events(tree, seed):
+def _unit(tree, name, seed, numbers):
     """After 10 and 20 images: accuracy 0.4 and 0.6, with each seed 0.2 more."""
-    return [
-        {"step": step, "accuracy": round(step / 50 + 0.2 + 0.2 * seed, 4), "ece": 0.1, **task}
-        for task in [{"task": task} for task in tree.get("tasks", ())] or [{}]
+    tasks = [] if name == "offline" and "tasks" in tree else tree.get("tasks", [None])
+    events = [
+        KeptEvent(step=step, task=task, accuracy=round(step / 50 + 0.2 + 0.2 * seed, 4), ece=0.1)
+        for task in tasks
         for step in (10, 20)
     ]
+    confusion = Confusion(truth=("b", "a"), predicted=("a", "b"), counts=((1, 3), (4, 0)))
+    return KeptRun(seed=seed, numbers=numbers, events=events, confusion=confusion)
 
 
 def by_share(part, name, seed, metric):
@@ -354,9 +354,9 @@ def by_share(part, name, seed, metric):
 
 @pytest.fixture(scope="module")
 def written(finished):
-    """The page of results, of a finished run and of what was kept of another row."""
+    """The page of results, of a finished run and of kept results of another experiment."""
     folder, _ = finished
-    results.keep(made_up(ROWS["fig:layer_freeze"], by_share), folder / "docs" / "results")
+    keep(made_up(EXPERIMENTS["fig:layer_freeze"], by_share), folder / "docs" / "results")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         code, said, complained = coldstream("report", "paper", "--out", "docs")
@@ -366,17 +366,16 @@ def written(finished):
 
 def test_what_a_report_writes(written):
     docs, said = written
-    names = ["results.md", "results.html", *(f"paper/{row.slug}.md" for row in ROWS.values())]
+    names = ["results.md", *(f"paper/{experiment.slug}.md" for experiment in EXPERIMENTS.values())]
     assert said.split() == [f"docs/{name}" for name in names]
     assert all((docs / name).is_file() for name in names)
-    run = {path.stem for path in (docs / "paper").iterdir() if "It was not run yet." not in path.read_text()}
-    assert run == {"fig-layer_freeze", "T-compress"}
+    finished = {path.stem for path in (docs / "paper").iterdir() if "It was not run yet." not in path.read_text()}
+    assert finished == {"fig-layer_freeze", "T-compress"}
     assert "coldstream run paper/T:core50 --scale lab --set data.root" in (docs / "paper" / "T-core50.md").read_text()
     assert [path.name for path in (docs / "images" / "results").iterdir()] == ["fig-layer_freeze-bars.png"]
     for page_of, where in (("results.md", ""), ("paper/fig-layer_freeze.md", "../")):
         text = (docs / page_of).read_text()
         assert f"![Accuracy by frozen share]({where}images/results/fig-layer_freeze-bars.png)" in text
-    assert (docs / "results.html").read_text().count("data:image/png;base64,") == 1
 
 
 NUMBER = re.compile(r"\d\.\d{3}")
@@ -387,40 +386,64 @@ def cells(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
 
 
+def linked(name):
+    """How the page of all results names an experiment."""
+    return f"[{name}](paper/{EXPERIMENTS[name].slug}.md)"
+
+
 def test_verdicts_in_the_page(written):
-    """Of five steps down one, from 20% to 40%, is none: nothing is lost, with no spread, so that stays undecided."""
+    """Of five steps down one, from 20% to 40%, is none: nothing is lost, with no spread, so that is not decided."""
     docs, _ = written
-    rows = cells((docs / "results.md").read_text())
-    undecided = "undecided at this scale"
-    assert ["fig:layer_freeze", "Accuracy falls with the frozen share", undecided, "2"] in rows
-    assert [
-        "fig:layer_freeze",
-        "Training everything is better than training the head alone",
-        "confirmed",
-        "2",
-    ] in rows
-    assert ["Accuracy falls with the frozen share", undecided, "4", "1", "0", "0"] in rows
-    # One seed decides nothing, whatever it found.
-    assert ["T:compress", "6 bits and 66% are better than raw images", undecided, "1"] in rows
-    assert ["T:core50", "", "not run", ""] in rows
-    rows = cells((docs / "paper" / "fig-layer_freeze.md").read_text())
-    falls = "final accuracy (CIFAR100)"
-    assert ["20% frozen", "40% frozen", falls, "+0.000 ± 0.000", "2", undecided] in rows
-    assert ["0% frozen", "100% frozen", falls, "+0.500 ± 0.000", "2", "confirmed"] in rows
+    lines = cells((docs / "results.md").read_text())
+    freezing = linked("fig:layer_freeze")
+    falls = "Accuracy falls with the frozen share"
+    assert [freezing, falls, "not decided", "2 seeds"] in lines
+    assert [freezing, "Training everything is better than training the head alone", "confirmed", "2 seeds"] in lines
+    assert [falls, "not decided", "4", "1", "0", "0"] in lines
+    # One seed decides nothing, whatever its numbers are.
+    raw = "6 bits and 66% are better than raw images"
+    assert [linked("T:compress"), raw, "one seed: not decided", "1 seed"] in lines
+    for claim in EXPERIMENTS["T:core50"].claims:
+        assert [linked("T:core50"), claim.text, "not run", ""] in lines
+    text = (docs / "paper" / "fig-layer_freeze.md").read_text()
+    lines, where = cells(text), "final accuracy (CIFAR100)"
+    assert ["20% frozen", "40% frozen", where, "+0.000 ± 0.000", "2", "not decided"] in lines
+    assert ["0% frozen", "100% frozen", where, "+0.500 ± 0.000", "2", "confirmed"] in lines
+    # Where one comparison is the claim, its interval is at the top.
+    assert "\n- Training everything is better than training the head alone: **confirmed** (+0.500 ± 0.000).\n" in text
+    assert f"\n- {falls}: **not decided**.\n" in text
+
+
+def test_how_many_claims_there_are_of_each_verdict(written):
+    """Each claim has a line, and its verdict is counted at the top."""
+    docs, _ = written
+    text = (docs / "results.md").read_text()
+    claims = sum(len(experiment.claims) for experiment in EXPERIMENTS.values())
+    counted = re.search(
+        rf"Of {claims} claims (\d+) are confirmed at lab scale, (\d+) refuted, (\d+) not decided and (\d+) not run",
+        text,
+    )
+    overview = [line[2] for line in cells(text) if line[0].startswith("[") and line[1] != "(no claim to test)"]
+    assert len(overview) == claims
+    outcomes = ("confirmed", "refuted", "not decided", "not run")
+    assert [sum(outcome in verdict for verdict in overview) for outcome in outcomes] == [*map(int, counted.groups())]
+    not_run = len(EXPERIMENTS["fig:layer_freeze"].claims) + len(EXPERIMENTS["T:compress"].claims)
+    assert int(counted[4]) == claims - not_run
 
 
 def test_a_claim_that_numbers_go_against(tmp_path):
-    """The head alone is better by 0.1 with one seed and by 0.4 with the other, 0.25 ± 0.15; then by 0.12 twice."""
-    row = ROWS["fig:layer_freeze"]
+    """The head alone is better by 0.1 with one seed and by 0.4 with the other, 0.25 ± 1.9; then by 0.12 twice."""
+    experiment = EXPERIMENTS["fig:layer_freeze"]
 
     def upside_down(by):
         return lambda part, name, seed, metric: 0.5 + (by[seed] if name == "100% frozen" else 0)
 
-    for by, verdict in (((0.1, 0.4), "undecided at this scale"), ((0.12, 0.12), "contradicted")):
-        results.keep(made_up(row, upside_down(by)), tmp_path / "results")
-        page.write(tmp_path / "runs", tmp_path)
-        rows = cells((tmp_path / "results.md").read_text())
-        assert [row.name, "Training everything is better than training the head alone", verdict, "2"] in rows
+    for by, verdict in (((0.1, 0.4), "not decided"), ((0.12, 0.12), "refuted")):
+        keep(made_up(experiment, upside_down(by)), tmp_path / "results")
+        pages.write(tmp_path / "runs", tmp_path)
+        lines = cells((tmp_path / "results.md").read_text())
+        claim = "Training everything is better than training the head alone"
+        assert [linked(experiment.name), claim, verdict, "2 seeds"] in lines
 
 
 def test_a_page_from_what_was_kept_is_the_same(written, monkeypatch):
@@ -450,48 +473,50 @@ def test_seeds_add_up(where, written, root, tmp_path, monkeypatch):
     assert ("seeds [1]" if where == "elsewhere" else "seeds [0, 1]") in said
     assert coldstream("report", "paper")[0] == 0
     before, after = (
-        results.of_file(ROWS["T:compress"], "lab", folder / "results")["parts"]["CIFAR100"]["learners"]
+        read_kept("T:compress", "lab", folder / "results").parts["CIFAR100"].learners
         for folder in (docs, tmp_path / "docs")
     )
     for name, runs in after.items():
-        assert [run["seed"] for run in runs] == [0, 1]
-        assert runs[0]["numbers"] == before[name][0]["numbers"] != runs[1]["numbers"]
+        assert [run.seed for run in runs] == [0, 1]
+        assert runs[0].numbers == before[name][0].numbers != runs[1].numbers
     assert "2 seeds" in (tmp_path / "docs" / "paper" / "T-compress.md").read_text()
 
 
-def test_other_settings_are_not_the_rows(finished, root, tmp_path, monkeypatch):
-    """A run with a changed setting is shown when it is run, but not put beside the paper; nor is what was kept."""
-    row = ROWS["T:compress"]
+def test_results_of_other_settings_are_left_out(finished, root, tmp_path, monkeypatch):
+    """A run with a changed setting is shown when it is run, but not put beside the paper; nor are kept results."""
     monkeypatch.chdir(tmp_path)
-    results.keep(made_up(ROWS["T:reservoir"]), tmp_path / "docs" / "results")
+    keep(made_up(EXPERIMENTS["T:reservoir"]), tmp_path / "docs" / "results")
     code, said, _ = coldstream(*COMPRESS, "--set", f"data.root={root}", "--set", "offline.epochs=2")
     assert code == 0
     assert "│ 6 bit, 66%" in said
     code, said, _ = coldstream("report", "paper")
     assert code == 0
-    assert "runs/T-compress-lab is not in it, for it was run with other settings: offline.epochs: 1 → 2" in said
+    assert "runs/T-compress-lab is left out: it was run with other settings: offline.epochs: 1 → 2" in said
     assert "It was not run yet" not in (tmp_path / "docs" / "paper" / "T-reservoir.md").read_text()
-    monkeypatch.setitem(ROWS, "T:reservoir", tiny(ROWS["T:reservoir"]))
+    monkeypatch.setitem(EXPERIMENTS, "T:reservoir", tiny(EXPERIMENTS["T:reservoir"]))
     code, said, _ = coldstream("report", "paper")
-    assert "what was kept of T:reservoir, CIFAR100, is not in it: the row has other settings now" in said
-    assert cells((tmp_path / "docs" / "results.md").read_text())[2:4] == [
-        [name, "", "not run", ""] for name in list(ROWS)[:2]
-    ]
-    assert results.read(row, "lab", tmp_path / "runs", tmp_path / "docs") is None
+    assert "the kept results of T:reservoir, CIFAR100, are left out: its settings have changed" in said
+    overview = [line for line in cells((tmp_path / "docs" / "results.md").read_text()) if line[0].startswith("[")]
+    assert {tuple(line[2:]) for line in overview} == {("not run", "")}
+    assert {line[0] for line in overview} == {linked(name) for name in EXPERIMENTS}
+    compress = EXPERIMENTS["T:compress"]
+    assert results.read_results(compress, "lab", tmp_path / "runs", tmp_path / "docs" / "results") is None
 
 
-@pytest.mark.parametrize("row", STREAMED)
-def test_every_row_has_a_page(row, tmp_path):
+@pytest.mark.parametrize("experiment", STREAMED)
+def test_every_experiment_has_a_page(experiment, tmp_path):
     """The whole of it from made-up results; numbers of the paper that belong to a part are in its table."""
-    row = ROWS[row]
-    results.keep(made_up(row), tmp_path / "results")
-    written = page.write(tmp_path / "runs", tmp_path)
-    assert [path.stem for path in written] == ["results", "results", *(one.slug for one in ROWS.values())]
+    experiment = EXPERIMENTS[experiment]
+    keep(made_up(experiment), tmp_path / "results")
+    written = pages.write(tmp_path / "runs", tmp_path)
+    assert [path.stem for path in written] == ["results", *(one.slug for one in EXPERIMENTS.values())]
     shown = {number for line in cells((tmp_path / "results.md").read_text()) for number in NUMBER.findall(str(line))}
-    lab = row.experiments("lab")
-    assert {f"{mean:.4f}"[:5] for (part, *_), (mean, _) in row.numbers.items() if part in lab} <= shown
+    lab = experiment.configs("lab")
+    assert {f"{mean:.4f}"[:5] for (part, *_), (mean, _) in experiment.numbers.items() if part in lab} <= shown
     drawn = sorted((tmp_path / "images" / "results").iterdir())
-    assert [path.name for path in drawn] == sorted(f"{row.slug}-{figure.kind}.png" for figure in row.figures)
+    assert [path.name for path in drawn] == sorted(
+        f"{experiment.slug}-{figure.kind}.png" for figure in experiment.figures
+    )
     for path in drawn:
         with Image.open(path) as image:
             assert image.format == "PNG"
@@ -502,7 +527,7 @@ def test_every_row_has_a_page(row, tmp_path):
 # Pictures.
 
 
-DRAWN = [(row, figure) for row in ROWS.values() for figure in row.figures]
+DRAWN = [(experiment, figure) for experiment in EXPERIMENTS.values() for figure in experiment.figures]
 
 
 def test_every_kind_of_picture_is_used():
@@ -513,11 +538,11 @@ def test_every_kind_of_picture_is_used():
 def panels_of(monkeypatch, tmp_path):
     """Draw a picture and return its panels."""
 
-    def draw(row, kind, found):
+    def draw(experiment, kind, kept):
         drawn = []
         monkeypatch.setattr(plots, "save", lambda figure, path, svg: drawn.append(figure))
-        (figure,) = (one for one in row.figures if one.kind == kind)
-        pictures.KINDS[kind](tmp_path / "x.png", row, figure, found)
+        (figure,) = (one for one in experiment.figures if one.kind == kind)
+        pictures.KINDS[kind](tmp_path / "x.png", experiment, figure, kept)
         return drawn[0].axes
 
     return draw
@@ -527,24 +552,26 @@ def lines_of(axes):
     return {line.get_label(): ([*line.get_xdata()], [*line.get_ydata()]) for line in axes.lines}
 
 
-@pytest.mark.parametrize(("row", "figure"), DRAWN, ids=[f"{row.slug}-{figure.kind}" for row, figure in DRAWN])
-def test_a_picture_of_one_seed(row, figure, panels_of):
-    for axes in panels_of(row, figure.kind, made_up(row, seeds=1)):
+@pytest.mark.parametrize(
+    ("experiment", "figure"), DRAWN, ids=[f"{experiment.slug}-{figure.kind}" for experiment, figure in DRAWN]
+)
+def test_a_picture_of_one_seed(experiment, figure, panels_of):
+    for axes in panels_of(experiment, figure.kind, made_up(experiment, seeds=1)):
         assert not axes.collections or figure.kind == "bars"  # without a range there is no band
 
 
 def test_events_are_means_over_seeds(panels_of):
-    row = ROWS["fig:cifar_acc_track"]
-    (axes,) = panels_of(row, "events", made_up(row))
+    experiment = EXPERIMENTS["fig:cifar_acc_track"]
+    (axes,) = panels_of(experiment, "events", made_up(experiment))
     # Seeds 0 and 1: 40 and 60% after 10 images, 60 and 80% after 20.
     points = ([10, 20], [pytest.approx(50), pytest.approx(70)])
-    assert lines_of(axes) == dict.fromkeys(row.experiments("lab")["CIFAR100"]["learners"], points)
+    assert lines_of(axes) == dict.fromkeys(experiment.configs("lab")["CIFAR100"]["learners"], points)
 
 
 def test_capacities_are_drawn_where_they_are(panels_of):
-    row = ROWS["fig:cifar100_cssl"]
+    experiment = EXPERIMENTS["fig:cifar100_cssl"]
     share = {"CSSL, 30 Mb": 0.3, "CSSL, 60 Mb": 0.6, "CSSL, 90-150 Mb": 0.9, "ExStream, 120 Mb": 0.2, "REMIND": 0.7}
-    (axes,) = panels_of(row, "capacity", made_up(row, lambda part, name, *_: share.get(name, 0.5)))
+    (axes,) = panels_of(experiment, "capacity", made_up(experiment, lambda part, name, *_: share.get(name, 0.5)))
     lines = lines_of(axes)
     sizes = [30, 60, 90, 120, 150]
     assert lines["CSSL"] == (sizes, [0.3, 0.6, 0.9, 0.9, 0.9])
@@ -554,48 +581,50 @@ def test_capacities_are_drawn_where_they_are(panels_of):
 
 
 def test_bars_are_as_high_as_their_numbers(panels_of):
-    row = ROWS["fig:layer_freeze"]
-    (axes,) = panels_of(row, "bars", made_up(row, by_share))
+    experiment = EXPERIMENTS["fig:layer_freeze"]
+    (axes,) = panels_of(experiment, "bars", made_up(experiment, by_share))
     assert [bar.get_height() for bar in axes.patches] == pytest.approx([89.5, 79.5, 79.5, 59.5, 49.5, 39.5])
     assert [label.get_text() for label in axes.get_xticklabels()][::5] == ["0% frozen", "100% frozen"]
 
 
 def test_confusions_are_shares_in_the_order_of_coming(panels_of):
-    row = ROWS["fig:perf_gap"]
-    panels = panels_of(row, "confusion", made_up(row))
+    experiment = EXPERIMENTS["fig:perf_gap"]
+    panels = panels_of(experiment, "confusion", made_up(experiment))
     titles = [axes.get_title(loc="left") for axes in panels]
-    assert titles == [name for name in row.experiments("lab")["CIFAR100"]["learners"] if name != "offline"]
+    assert titles == [name for name in experiment.configs("lab")["CIFAR100"]["learners"] if name != "offline"]
     for axes in panels:  # b came first: of its four images three are taken for b, of a's all for a
         assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0, 1]]
 
 
 def test_tasks_have_a_panel_each(panels_of):
-    row = ROWS["tab:mt_stream"]
-    found = made_up(row, lambda part, name, seed, metric: 0.75 + 0.1 * seed)
-    panels = panels_of(row, "tasks", found)
-    tasks = list(row.experiments("lab")["cold"]["tasks"])
-    titles = [f"{task}, {part}" for part in found["parts"] for task in tasks]
+    experiment = EXPERIMENTS["tab:mt_stream"]
+    kept = made_up(experiment, lambda part, name, seed, metric: 0.75 + 0.1 * seed)
+    panels = panels_of(experiment, "tasks", kept)
+    tasks = list(experiment.configs("lab")["cold"]["tasks"])
+    titles = [f"{task}, {part}" for part in kept.parts for task in tasks]
     assert [axes.get_title(loc="left") for axes in panels] == titles
     for axes in panels:
         lines = lines_of(axes)
         assert lines["offline"][1] == pytest.approx([80, 80])
         assert lines["CSSL"] == ([10, 20], [pytest.approx(50), pytest.approx(70)])
-    part = {name: content for name, content in found["parts"].items() if name == "cold"}
-    assert len(panels_of(row, "tasks", {**found, "parts": part})) == len(tasks)
+    cold = kept.model_copy(update={"parts": {"cold": kept.parts["cold"]}})
+    assert len(panels_of(experiment, "tasks", cold)) == len(tasks)
 
 
 def test_the_crossing_is_a_difference(panels_of):
-    row = crossing.CROSSING
+    experiment = crossing.CROSSING
     strong = {50: -0.125, 100: 0.0, 250: 0.25, 500: 0.5}
 
     def number(part, name, seed, metric):
         return 0.5 + (strong[int(part.split()[1])] if name == crossing.STRONG else 0)
 
-    accuracy, ece = (lines_of(axes) for axes in panels_of(row, "crossing", made_up(row, number)))
+    accuracy, ece = (lines_of(axes) for axes in panels_of(experiment, "crossing", made_up(experiment, number)))
     assert accuracy["resnet8-16, 79,000 parameters"] == ([50, 100, 250, 500], [-12.5, 0, 25, 50])
     assert ece["resnet10-32, 617,000 parameters"] == ([50, 100, 250], [0.125, 0, -0.25])
-    found = made_up(row, number)
-    few = {name: found["parts"][name] for name in ("resnet8-16, 50 a class", "resnet8-16, 250 a class")}
-    accuracy, _ = (lines_of(axes) for axes in panels_of(row, "crossing", {**found, "parts": few}))
+    kept = made_up(experiment, number)
+    few = {name: kept.parts[name] for name in ("resnet8-16, 50 a class", "resnet8-16, 250 a class")}
+    accuracy, _ = (
+        lines_of(axes) for axes in panels_of(experiment, "crossing", kept.model_copy(update={"parts": few}))
+    )
     assert [label for label in accuracy if label[0] != "_"] == ["resnet8-16, 79,000 parameters"]
     assert accuracy["resnet8-16, 79,000 parameters"] == ([50, 250], [-12.5, 25])

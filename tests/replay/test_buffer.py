@@ -32,16 +32,16 @@ def store(buffer, id, label, seed=None, held_out=False):
 
 
 def contents(buffer):
-    """Return everything that can be asked about a buffer, row by row."""
-    rows = np.arange(len(buffer))
+    """Return everything that can be asked about a buffer, slot by slot."""
+    slots = np.arange(len(buffer))
     plain, arrays = buffer.state()
-    got = buffer.rows.get(rows)
+    got = buffer.rows.get(slots)
     return (
         json.loads(json.dumps(plain)),
         {name: array.tolist() for name, array in arrays.items()},
         [bytes(row) for row in got],
-        buffer.items(rows).tolist(),
-        buffer.targets(rows, 10).tolist(),
+        buffer.items(slots).tolist(),
+        buffer.targets(slots, 10).tolist(),
         buffer.nbytes,
     )
 
@@ -252,11 +252,11 @@ def test_any_edits_against_a_dict(codec, sequence):
     items = buffer.items(np.arange(len(buffer)))
     targets = buffer.targets(np.arange(len(buffer)), 5)
     for id, (label, seed, held_out) in model.items():
-        row = buffer.index.find(id)
-        assert buffer.index.ids[row] == id
-        assert buffer.index.is_held_out(row) == held_out
-        assert targets[row].tolist() == np.eye(5)[label].tolist()
-        np.testing.assert_array_equal(items[row], exact(seed, codec))
+        slot = buffer.index.find(id)
+        assert buffer.index.ids[slot] == id
+        assert buffer.index.is_held_out(slot) == held_out
+        assert targets[slot].tolist() == np.eye(5)[label].tolist()
+        np.testing.assert_array_equal(items[slot], exact(seed, codec))
     in_training = [label for label, _, held_out in model.values() if not held_out]
     sizes = np.bincount(in_training, minlength=len(buffer.index.sizes)) if in_training else 0
     np.testing.assert_array_equal(buffer.index.sizes.view, sizes)
@@ -290,9 +290,9 @@ def test_storing_a_source_of_a_merged_entry_again_replaces_the_entry(id):
     assert [buffer.label_of(each) for each in (id, 1 - id, 2)] == [4, None, 2]
     assert buffer.blends == {}
     assert buffer.blended == {}
-    row = buffer.index.find(id)
-    np.testing.assert_array_equal(buffer.items(np.array([row]))[0], image(60))
-    np.testing.assert_array_equal(buffer.targets(np.array([row]), 5), [np.eye(5)[4]])
+    slot = buffer.index.find(id)
+    np.testing.assert_array_equal(buffer.items(np.array([slot]))[0], image(60))
+    np.testing.assert_array_equal(buffer.targets(np.array([slot]), 5), [np.eye(5)[4]])
 
 
 def test_editing_what_was_evicted_or_never_there_says_so():
@@ -348,20 +348,20 @@ def test_held_out_examples_are_stored_but_not_sampled():
     for id in range(10):
         store(buffer, id, 0, held_out=id % 2 == 0)
     assert len(buffer) == 10
-    rows = buffer.sample(10, np.random.default_rng(0))
-    assert sorted(buffer.index.ids.view[rows].tolist()) == [1, 3, 5, 7, 9]
+    slots = buffer.sample(10, np.random.default_rng(0))
+    assert sorted(buffer.index.ids.view[slots].tolist()) == [1, 3, 5, 7, 9]
     store(buffer, 1, 0, held_out=True)
     store(buffer, 0, 0)
     assert len(buffer) == 10
-    rows = buffer.sample(10, np.random.default_rng(0))
-    assert sorted(buffer.index.ids.view[rows].tolist()) == [0, 3, 5, 7, 9]
+    slots = buffer.sample(10, np.random.default_rng(0))
+    assert sorted(buffer.index.ids.view[slots].tolist()) == [0, 3, 5, 7, 9]
 
 
 # The same stream on disk, and in two halves.
 
 
 def stream(buffer, start, stop):
-    """Store, evict, edit and draw as a learner would; return all rows drawn."""
+    """Store, evict, edit and draw as a learner would; return all slots drawn."""
     drawn = []
     for step in range(start, stop):
         drawn.append(buffer.sample(4, generator(1, step, "sample")).tolist())

@@ -135,9 +135,9 @@ def colour(id, shape=(8, 12, 3)):
     return np.full(shape, id, np.uint8)
 
 
-def shares_of(buffer, row):
-    """Return {source id: share} of the entry in `row`."""
-    entry = buffer.index.ids[row]
+def shares_of(buffer, slot):
+    """Return {source id: share} of the entry in `slot`."""
+    entry = buffer.index.ids[slot]
     blend = buffer.blends.get(entry)
     return {id: share for id, _, share in blend.sources} if blend else {entry: 1.0}
 
@@ -153,7 +153,7 @@ def test_two_become_one_with_both_labels(policy):
         assert len(buffer) == 2
         assert buffer.nbytes == 2 * 288
         (entry,) = buffer.blends
-        row = buffer.index.find(entry)
+        slot = buffer.index.find(entry)
         (one, _, share), (other, _, rest) = buffer.blends[entry].sources
         assert share + rest == pytest.approx(1)
         assert entry == one
@@ -162,10 +162,10 @@ def test_two_become_one_with_both_labels(policy):
         target = np.zeros(2)
         target[[0, 1, 1][one]] += share
         target[[0, 1, 1][other]] += rest
-        np.testing.assert_allclose(buffer.targets(np.array([row]), 2)[0], target, rtol=1e-6)
-        assert buffer.merges(row) == 1
-        assert buffer.merges(1 - row) == 0
-        item = buffer.items(np.array([row]))[0]
+        np.testing.assert_allclose(buffer.targets(np.array([slot]), 2)[0], target, rtol=1e-6)
+        assert buffer.merges(slot) == 1
+        assert buffer.merges(1 - slot) == 0
+        item = buffer.items(np.array([slot]))[0]
         if policy == "consolidate-cutmix":
             from_one, from_other = item == images[one], item == images[other]
             assert (from_one | from_other).all()
@@ -173,7 +173,7 @@ def test_two_become_one_with_both_labels(policy):
             blend = share * images[one].astype(float) + rest * images[other]
             assert np.abs(item - blend).max() <= 0.5 + 1e-9
             assert policy != "consolidate-samplepairing" or share == 0.5
-        np.testing.assert_array_equal(buffer.items(np.array([1 - row]))[0], images[({0, 1, 2} - {one, other}).pop()])
+        np.testing.assert_array_equal(buffer.items(np.array([1 - slot]))[0], images[({0, 1, 2} - {one, other}).pop()])
 
 
 @pytest.mark.parametrize("policy", CONSOLIDATE)
@@ -183,18 +183,18 @@ def test_a_long_stream_loses_nobody(policy):
         buffer.store(buffer.compress(colour(id)), id % 4, id)
         buffer.evict(generator(0, id, "evict"))
         assert len(buffer) == min(id + 1, 6)
-        sources = [source for row in range(len(buffer)) for source in shares_of(buffer, row)]
+        sources = [source for slot in range(len(buffer)) for source in shares_of(buffer, slot)]
         assert sorted(sources) == list(range(id + 1))
         assert [buffer.label_of(source) for source in range(id + 1)] == [source % 4 for source in range(id + 1)]
         targets = buffer.targets(np.arange(len(buffer)), 4)
         np.testing.assert_allclose(targets.sum(1), 1, rtol=1e-5)
         assert (targets >= 0).all()
-        for row in range(len(buffer)):
+        for slot in range(len(buffer)):
             by_class = np.zeros(4)
-            for source, share in shares_of(buffer, row).items():
+            for source, share in shares_of(buffer, slot).items():
                 by_class[source % 4] += share
-            np.testing.assert_allclose(targets[row], by_class, atol=1e-6)
-            assert by_class[buffer.index.labels[row]] >= by_class.max() - 1e-12
+            np.testing.assert_allclose(targets[slot], by_class, atol=1e-6)
+            assert by_class[buffer.index.labels[slot]] >= by_class.max() - 1e-12
 
 
 def test_cutmix_shares_are_the_pixels_that_are_there():
@@ -231,19 +231,19 @@ def test_cutmix_of_merged_entries_weighs_their_labels_by_the_box():
     for seed in range(40):
         buffer = image_buffer("consolidate-cutmix", 2)
         for id in range(8):
-            before = {frozenset(shares_of(buffer, row)): shares_of(buffer, row) for row in range(len(buffer))}
+            before = {frozenset(shares_of(buffer, slot)): shares_of(buffer, slot) for slot in range(len(buffer))}
             buffer.store(buffer.compress(colour(id + 1)), 0, id)
             before[frozenset([id])] = {id: 1.0}
             buffer.evict(generator(seed, id, "evict"))
-            after = {frozenset(shares_of(buffer, row)): row for row in range(len(buffer))}
+            after = {frozenset(shares_of(buffer, slot)): slot for slot in range(len(buffer))}
             for merged in after.keys() - before.keys():
-                row = after[merged]
+                slot = after[merged]
                 one, other = (part for part in before if part <= merged)
-                item = buffer.items(np.array([row]))[0, :, :, 0]
+                item = buffer.items(np.array([slot]))[0, :, :, 0]
                 area = np.isin(item, [source + 1 for source in one]).mean()
                 expected = {source: share * area for source, share in before[one].items()}
                 expected |= {source: share * (1 - area) for source, share in before[other].items()}
-                assert shares_of(buffer, row) == pytest.approx(expected)
+                assert shares_of(buffer, slot) == pytest.approx(expected)
                 checked += len(merged) > 2
     assert checked > 50
 
@@ -283,16 +283,16 @@ def test_no_example_is_merged_more_often_than_the_limit(policy, limit):
         buffer.store(buffer.compress(colour(id)), id % 4, id)
         buffer.evict(generator(0, id, "evict"))
         assert len(buffer) == min(id + 1, 6)
-        merges = [buffer.merges(row) for row in range(len(buffer))]
-        sources = [len(shares_of(buffer, row)) for row in range(len(buffer))]
+        merges = [buffer.merges(slot) for slot in range(len(buffer))]
+        sources = [len(shares_of(buffer, slot)) for slot in range(len(buffer))]
         most = max(most, *merges)
-        for row, (times, count) in enumerate(zip(merges, sources, strict=True)):
+        for slot, (times, count) in enumerate(zip(merges, sources, strict=True)):
             assert times <= limit
             assert times < count <= 2**times or times == 0
-            assert (times == 0) == (buffer.index.ids[row] not in buffer.blends)
+            assert (times == 0) == (buffer.index.ids[slot] not in buffer.blends)
     assert most == limit
     known = sum(buffer.label_of(id) is not None for id in range(120))
-    assert known == sum(len(shares_of(buffer, row)) for row in range(6)) < 120
+    assert known == sum(len(shares_of(buffer, slot)) for slot in range(6)) < 120
     assert set(buffer.blended) == {s for entry in buffer.blends.values() for s, _, _ in entry.sources}
 
 
@@ -332,28 +332,28 @@ def test_the_sources_of_a_merged_entry_keep_their_labels():
     buffer = merged_pair()
     assert len(buffer) == 2
     assert [buffer.label_of(id) for id in range(4)] == [0, 1, 2, None]
-    row = buffer.index.find(0)
+    slot = buffer.index.find(0)
     assert buffer.index.find(1) is None
-    assert buffer.index.labels[row] == 1
+    assert buffer.index.labels[slot] == 1
     assert buffer.index.sizes.view.tolist() == [0, 1, 1]
-    np.testing.assert_array_equal(buffer.targets(np.array([row]), 3), [[0.25, 0.75, 0]])
+    np.testing.assert_array_equal(buffer.targets(np.array([slot]), 3), [[0.25, 0.75, 0]])
 
 
 def test_relabelling_a_source_moves_its_share():
     buffer = merged_pair()
-    row = buffer.index.find(0)
+    slot = buffer.index.find(0)
     assert buffer.relabel(0, 2)  # a quarter: class 1 still leads
-    np.testing.assert_array_equal(buffer.targets(np.array([row]), 3), [[0, 0.75, 0.25]])
-    assert buffer.index.labels[row] == 1
+    np.testing.assert_array_equal(buffer.targets(np.array([slot]), 3), [[0, 0.75, 0.25]])
+    assert buffer.index.labels[slot] == 1
     assert buffer.index.sizes.view.tolist() == [0, 1, 1]
     assert buffer.relabel(0, 0)
     assert buffer.relabel(1, 2)
     assert buffer.label_of(1) == 2
-    np.testing.assert_array_equal(buffer.targets(np.array([row]), 3), [[0.25, 0, 0.75]])
-    assert buffer.index.labels[row] == 2
+    np.testing.assert_array_equal(buffer.targets(np.array([slot]), 3), [[0.25, 0, 0.75]])
+    assert buffer.index.labels[slot] == 2
     assert buffer.index.sizes.view.tolist() == [0, 0, 2]
     assert buffer.relabel(0, 2)
-    np.testing.assert_array_equal(buffer.targets(np.array([row]), 3), [[0, 0, 1]])
+    np.testing.assert_array_equal(buffer.targets(np.array([slot]), 3), [[0, 0, 1]])
     assert [buffer.label_of(id) for id in range(3)] == [2, 2, 2]
 
 

@@ -60,20 +60,20 @@ class Pair:
         index, model = self.index, self.model
         assert len(index) == len(model)
         assert sorted(index.ids.view.tolist()) == sorted(model)
-        for row, id in enumerate(index.ids.view.tolist()):
-            assert index.find(id) == row
-            assert [index.labels[row], index.is_held_out(row), index.serials[row], index.times[row]] == model[id]
+        for slot, id in enumerate(index.ids.view.tolist()):
+            assert index.find(id) == slot
+            assert [index.labels[slot], index.is_held_out(slot), index.serials[slot], index.times[slot]] == model[id]
         for id in absent:
             assert id in model or index.find(id) is None
         assert index.held_out == sum(held_out for _, held_out, *_ in model.values())
         assert index.next_serial == self.serial
         assert len(index.members) == len(index.sizes)
-        for label, rows in enumerate(index.members):
-            held = rows.view.tolist()
-            mine = [id for id, (own, held_out, *_) in model.items() if own == label and not held_out]
-            assert sorted(index.ids[row] for row in held) == sorted(mine)
+        for label, slots in enumerate(index.members):
+            held = slots.view.tolist()
+            expected = [id for id, (stored, held_out, *_) in model.items() if stored == label and not held_out]
+            assert sorted(index.ids[slot] for slot in held) == sorted(expected)
             assert index.sizes[label] == len(held)
-            assert [index.places[row] for row in held] == list(range(len(held)))
+            assert [index.places[slot] for slot in held] == list(range(len(held)))
         assert int(index.sizes.view.sum()) == len(model) - index.held_out
         assert np.count_nonzero(index.table._table) == len(model)
 

@@ -25,20 +25,20 @@ def faiss_quantiser(table):
 @pytest.mark.parametrize(("channels", "codebooks"), [(64, 16), (64, 4), (20, 4), (6, 6)])
 def test_codes_and_vectors_are_faisss(channels, codebooks):
     table = RNG.normal(size=(codebooks, 256, channels // codebooks)).astype(np.float32)
-    mine, theirs = ProductQuantiser(table), faiss_quantiser(table)
+    ours, theirs = ProductQuantiser(table), faiss_quantiser(table)
     x = vectors(700, channels)
-    codes = mine.encode(torch.from_numpy(x)).numpy()
+    codes = ours.encode(torch.from_numpy(x)).numpy()
     assert codes.dtype == np.uint8
     expected = theirs.compute_codes(x)
     # Rounding may decide between two centroids that are equally near, and only there.
     parts = x.reshape(len(x), codebooks, 1, -1).astype(float)
     far = ((parts - table.astype(float)) ** 2).sum(3)
-    mine_far, their_far = (np.take_along_axis(far, c[:, :, None].astype(int), 2) for c in (codes, expected))
-    assert np.abs(mine_far - their_far).max() < 1e-5
-    assert np.abs(mine_far[..., 0] - far.min(2)).max() < 1e-5
+    our_far, their_far = (np.take_along_axis(far, c[:, :, None].astype(int), 2) for c in (codes, expected))
+    assert np.abs(our_far - their_far).max() < 1e-5
+    assert np.abs(our_far[..., 0] - far.min(2)).max() < 1e-5
     assert (codes != expected).mean() < 0.001
-    assert np.array_equal(mine.decode(codes).numpy(), theirs.decode(codes))
-    assert torch.equal(mine.encode(torch.from_numpy(x[3:4]))[0], torch.from_numpy(codes[3]))
+    assert np.array_equal(ours.decode(codes).numpy(), theirs.decode(codes))
+    assert torch.equal(ours.encode(torch.from_numpy(x[3:4]))[0], torch.from_numpy(codes[3]))
 
 
 def test_training_is_faisss():
@@ -47,9 +47,9 @@ def test_training_is_faisss():
     theirs.cp.seed = 5
     theirs.cp.min_points_per_centroid = 1
     theirs.train(x)
-    mine = ProductQuantiser.fit(x, 2, 256, 5)
-    assert np.array_equal(mine.table.ravel(), faiss.vector_to_array(theirs.centroids))
-    assert not np.array_equal(mine.table, ProductQuantiser.fit(x, 2, 256, 6).table)
+    ours = ProductQuantiser.fit(x, 2, 256, 5)
+    assert np.array_equal(ours.table.ravel(), faiss.vector_to_array(theirs.centroids))
+    assert not np.array_equal(ours.table, ProductQuantiser.fit(x, 2, 256, 6).table)
 
 
 def test_the_number_of_threads_changes_nothing():

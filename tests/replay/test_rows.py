@@ -77,8 +77,8 @@ def change(pair, what, number, row):
 def test_any_sequence_of_changes(name, steps, tmp_path_factory):
     make, length = STORES[name]
     pair = Pair(make(tmp_path_factory.getbasetemp()))
-    for what, number, own in steps:
-        change(pair, what, number, row_of(number, length or own))
+    for what, number, size in steps:
+        change(pair, what, number, row_of(number, length or size))
     pair.check()
 
 
@@ -139,10 +139,10 @@ def test_frozen_rows_stay_as_they_were(name, count, chosen, steps, pace, tmp_pat
         assert frozen.lengths.tolist() == [len(model[row]) for row in wanted]
         pieces = frozen.read(0, len(wanted))
         got = []
-        for i, (what, number, own) in enumerate(steps):
+        for i, (what, number, size) in enumerate(steps):
             if i % pace == 0:
                 got.append(bytes(next(pieces, b"")))
-            change(pair, what, number, row_of(number, length or own))
+            change(pair, what, number, row_of(number, length or size))
         got += [bytes(piece) for piece in pieces]
         frozen.close()
     assert b"".join(got) == b"".join(model[row] for row in wanted)
@@ -181,16 +181,16 @@ def test_the_disk_hears_of_the_pages_of_the_rows_that_come(name, tmp_path, monke
     where = getattr(pair.store, "_where", None) or [(row * length, length) for row in range(60)]
     monkeypatch.setattr(os, "posix_fadvise", lambda file, *rest: asked.append((file, *rest)), raising=False)
     rows = [50, 3, 4, 17]
-    pair.store.ahead(np.array(rows))
+    pair.store.prefetch(np.array(rows))
     told = {page for _, start, size, _ in asked for page in range(start, start + size, mmap.PAGESIZE)}
     bytes_ = {byte for row in rows for byte in range(where[row][0], sum(where[row]))}
     assert told == {byte - byte % mmap.PAGESIZE for byte in bytes_}
     assert {(file, advice) for file, _, _, advice in asked} == {(pair.store._file.fileno(), os.POSIX_FADV_WILLNEED)}
     asked.clear()
-    pair.store.ahead(np.array([], np.int64))
+    pair.store.prefetch(np.array([], np.int64))
     for store in (FixedRows(4), BlobRows()):
         store.append(np.zeros(4, np.uint8))
-        store.ahead(np.array([0]))
+        store.prefetch(np.array([0]))
     assert asked == []
 
 

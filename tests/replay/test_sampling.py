@@ -1,4 +1,4 @@
-"""Which rows are replayed: distributions against exact enumeration, with fixed seeds."""
+"""Which slots are replayed: distributions against exact enumeration, with fixed seeds."""
 
 import functools
 import itertools
@@ -24,8 +24,8 @@ def make_index(labels, held_out=(), times=()):
     index = Index()
     for id, label in enumerate(labels):
         index.append(id, label, id in held_out)
-    for row, count in enumerate(times):
-        index.times[row] = count
+    for slot, count in enumerate(times):
+        index.times[slot] = count
     return index
 
 
@@ -49,17 +49,17 @@ def assert_equally_likely(outcomes, possible):
 )
 def test_distinct_training_rows_as_many_as_asked_for_or_all(name, examples, count, seed):
     index = make_index([label for label, _ in examples], {id for id, (_, held) in enumerate(examples) if held})
-    rows = SAMPLERS[name](index, count, np.random.default_rng(seed)).tolist()
-    training = {row for row, (_, held) in enumerate(examples) if not held}
-    assert len(set(rows)) == len(rows) == min(count, len(training))
-    assert set(rows) <= training
+    slots = SAMPLERS[name](index, count, np.random.default_rng(seed)).tolist()
+    training = {slot for slot, (_, held) in enumerate(examples) if not held}
+    assert len(set(slots)) == len(slots) == min(count, len(training))
+    assert set(slots) <= training
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_an_empty_buffer_gives_no_rows(name):
-    rows = SAMPLERS[name](Index(), 5, np.random.default_rng(0))
-    assert rows.shape == (0,)
-    assert rows.dtype == np.int64
+    slots = SAMPLERS[name](Index(), 5, np.random.default_rng(0))
+    assert slots.shape == (0,)
+    assert slots.dtype == np.int64
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -75,11 +75,11 @@ def test_rows_are_a_function_of_the_generator_alone(name):
 
 @functools.cache
 def million(held_out):
-    """Return an index of a million rows in a thousand classes, the first so many of them held out."""
-    rows = np.arange(1_000_000)
+    """Return an index of a million slots in a thousand classes, the first so many of them held out."""
+    slots = np.arange(1_000_000)
     index = Index()
-    columns = {"ids": rows, "labels": rows % 1000, "serials": rows, "places": (rows - held_out) // 1000}
-    index.restore({**columns, "times": rows % 7}, 1_000_000)
+    columns = {"ids": slots, "labels": slots % 1000, "serials": slots, "places": (slots - held_out) // 1000}
+    index.restore({**columns, "times": slots % 7}, 1_000_000)
     assert index.held_out == held_out
     return index
 
@@ -91,12 +91,12 @@ def test_drawing_from_a_million_makes_no_list_of_a_million(name, held_out):
     SAMPLERS[name](index, 100, generator(0, 0, "sample"))
     tracemalloc.start()
     try:
-        rows = SAMPLERS[name](index, 100, generator(0, 1, "sample"))
+        slots = SAMPLERS[name](index, 100, generator(0, 1, "sample"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(rows) == 100
-    assert peak < 300_000  # a permutation of the rows would take 8,000,000; a thousand classes are listed
+    assert len(slots) == 100
+    assert peak < 300_000  # a permutation of the slots would take 8,000,000; a thousand classes are listed
 
 
 def test_names():
@@ -115,7 +115,7 @@ def test_every_row_is_as_likely_in_every_place(stored, count):
     index = make_index([0] * stored)
     outcomes = draws(uniform, index, count, 5000)
     for place in {0, count // 2, count - 1}:
-        assert_equally_likely([rows[place] for rows in outcomes], range(stored))
+        assert_equally_likely([slots[place] for slots in outcomes], range(stored))
 
 
 @pytest.mark.parametrize(("stored", "count"), [(5, 2), (5, 4), (4, 3)])
@@ -123,7 +123,7 @@ def test_every_subset_is_as_likely_in_every_order(stored, count):
     index = make_index([i % 2 for i in range(stored)])
     outcomes = draws(uniform, index, count, 5000)
     assert_equally_likely(
-        [tuple(sorted(rows)) for rows in outcomes], list(itertools.combinations(range(stored), count))
+        [tuple(sorted(slots)) for slots in outcomes], list(itertools.combinations(range(stored), count))
     )
     assert_equally_likely(outcomes, list(itertools.permutations(range(stored), count)))
 
@@ -140,37 +140,37 @@ def test_every_subset_is_as_likely_in_every_order(stored, count):
 )
 def test_held_out_rows_are_left_out_and_the_rest_stays_uniform(stored, held_out, count):
     index = make_index([i % 3 for i in range(stored)], held_out)
-    training = [row for row in range(stored) if row not in held_out]
+    training = [slot for slot in range(stored) if slot not in held_out]
     outcomes = draws(uniform, index, count, 5000)
     assert_equally_likely(outcomes, list(itertools.permutations(training, count)))
 
 
 def test_all_but_one_of_the_training_rows():
-    # The tightest case: of 60 rows 40 are held out, and 19 of the other 20 are wanted.
+    # The tightest case: of 60 slots 40 are held out, and 19 of the other 20 are wanted.
     index = make_index([0] * 60, held_out=set(range(0, 60, 3)) | set(range(1, 60, 3)))
     training = set(range(2, 60, 3))
     assert_equally_likely(
-        [(training - set(rows)).pop() for rows in draws(uniform, index, 19, 4000)], sorted(training)
+        [(training - set(slots)).pop() for slots in draws(uniform, index, 19, 4000)], sorted(training)
     )
 
 
 # Class balanced.
 
 
-def exact(classes, count, weight=lambda row: 1):
-    """Return the probability of every ordered outcome: a class among those with rows left, then one of them."""
+def exact(classes, count, weight=lambda slot: 1):
+    """Return the probability of every ordered outcome: a class among those with slots left, then one of them."""
     outcomes = {}
 
     def draw(left, drawn, chance):
         if len(drawn) == count:
             outcomes[drawn] = outcomes.get(drawn, 0) + chance
             return
-        open_classes = [rows for rows in left if rows]
-        for rows in open_classes:
-            for row in rows:
-                rest = [tuple(r for r in each if r != row) for each in left]
-                share = Fraction(weight(row)) / sum(Fraction(weight(each)) for each in rows)
-                draw(rest, (*drawn, row), chance / len(open_classes) * share)
+        open_classes = [slots for slots in left if slots]
+        for slots in open_classes:
+            for slot in slots:
+                rest = [tuple(r for r in each if r != slot) for each in left]
+                share = Fraction(weight(slot)) / sum(Fraction(weight(each)) for each in slots)
+                draw(rest, (*drawn, slot), chance / len(open_classes) * share)
 
     draw(classes, (), Fraction(1))
     assert sum(outcomes.values()) == 1
@@ -190,10 +190,10 @@ def exact(classes, count, weight=lambda row: 1):
 def test_class_balanced_has_the_exact_distribution(labels, held_out, count):
     index = make_index(labels, held_out)
     groups = {}
-    for row, label in enumerate(labels):
-        if row not in held_out:
-            groups.setdefault(label, []).append(row)
-    expected = exact([tuple(rows) for rows in groups.values()], count)
+    for slot, label in enumerate(labels):
+        if slot not in held_out:
+            groups.setdefault(label, []).append(slot)
+    expected = exact([tuple(slots) for slots in groups.values()], count)
     times = 8_000
     counts = Counter(draws(class_balanced, index, count, times))
     assert set(counts) <= set(expected)
@@ -205,16 +205,16 @@ def test_class_frequencies_do_not_follow_class_sizes():
     labels = [0] * 400 + [1] * 40 + [2] * 4000 + [5] * 15
     index = make_index(np.random.default_rng(0).permutation(labels).tolist())
     outcomes = draws(class_balanced, index, 12, 1500)
-    drawn = [index.labels[row] for rows in outcomes for row in rows]
+    drawn = [index.labels[slot] for slots in outcomes for slot in slots]
     assert_equally_likely(drawn, [0, 1, 2, 5])
-    members = [row for rows in outcomes for row in rows if index.labels[row] == 5]
-    assert_equally_likely(members, [row for row, label in enumerate(index.labels.view.tolist()) if label == 5])
+    members = [slot for slots in outcomes for slot in slots if index.labels[slot] == 5]
+    assert_equally_likely(members, [slot for slot, label in enumerate(index.labels.view.tolist()) if label == 5])
 
 
 def test_an_exhausted_class_leaves_its_turns_to_the_others():
     index = make_index([0, 0, 1] + [2] * 50 + [3] * 50)
-    for rows in draws(class_balanced, index, 60, 50):
-        counts = Counter(index.labels[row] for row in rows)
+    for slots in draws(class_balanced, index, 60, 50):
+        counts = Counter(index.labels[slot] for slot in slots)
         assert counts[0] == 2
         assert counts[1] == 1
         assert counts[2] + counts[3] == 57
@@ -225,12 +225,12 @@ def test_an_exhausted_class_leaves_its_turns_to_the_others():
 
 
 def sets(outcomes):
-    """Return the chance of every set of rows, whatever the order in which they are drawn."""
-    found = {}
-    for rows, chance in outcomes.items():
-        key = tuple(sorted(rows))
-        found[key] = found.get(key, 0) + chance
-    return found
+    """Return the chance of every set of slots, whatever the order in which they are drawn."""
+    chances = {}
+    for slots, chance in outcomes.items():
+        key = tuple(sorted(slots))
+        chances[key] = chances.get(key, 0) + chance
+    return chances
 
 
 @pytest.mark.parametrize(
@@ -246,36 +246,36 @@ def sets(outcomes):
 def test_least_replayed_has_the_exact_distribution(labels, held_out, times, count):
     index = make_index(labels, held_out, times)
     groups = {}
-    for row, label in enumerate(labels):
-        if row not in held_out:
-            groups.setdefault(label, []).append(row)
-    ordered = exact([tuple(rows) for rows in groups.values()], count, lambda row: Fraction(1, 1 + times[row]))
+    for slot, label in enumerate(labels):
+        if slot not in held_out:
+            groups.setdefault(label, []).append(slot)
+    ordered = exact([tuple(slots) for slots in groups.values()], count, lambda slot: Fraction(1, 1 + times[slot]))
     expected = sets(ordered)
     repeats = 8_000
-    counts = Counter(tuple(sorted(rows)) for rows in draws(least_replayed, index, count, repeats))
+    counts = Counter(tuple(sorted(slots)) for slots in draws(least_replayed, index, count, repeats))
     assert set(counts) <= set(expected)
     observed = [counts[outcome] for outcome in expected]
     assert chisquare(observed, [float(chance) * repeats for chance in expected.values()]).pvalue > RARE
 
 
 def test_of_a_large_class_any_sixteen_stand_for_the_whole():
-    # One row is wanted: of sixteen, drawn with replacement, one in proportion to its rate. 9 of 10 rows came up 8
+    # One slot is wanted: of sixteen, drawn with replacement, one in proportion to its rate. 9 of 10 slots came up 8
     # times, the others never, so a set of n distinct new ones and m old ones gives a new one with n / (n + m / 9).
-    index = make_index([0] * 5000, times=[0 if row % 10 == 0 else 8 for row in range(5000)])
-    rows = np.array(draws(least_replayed, index, 1, 6000))[:, 0]
-    new = rows % 10 == 0
-    chances = [n / (n + (16 - n) / 9) for n in range(17)]  # of 5,000 rows hardly two of the sixteen are the same
+    index = make_index([0] * 5000, times=[0 if slot % 10 == 0 else 8 for slot in range(5000)])
+    slots = np.array(draws(least_replayed, index, 1, 6000))[:, 0]
+    new = slots % 10 == 0
+    chances = [n / (n + (16 - n) / 9) for n in range(17)]  # of 5,000 slots hardly two of the sixteen are the same
     expected = sum(chance * binom.pmf(n, 16, 0.1) for n, chance in enumerate(chances))
     assert binomtest(int(new.sum()), len(new), expected).pvalue > RARE
-    assert_equally_likely((rows[new] // 1000).tolist(), range(5))
-    assert_equally_likely((rows[~new] // 1000).tolist(), range(5))
+    assert_equally_likely((slots[new] // 1000).tolist(), range(5))
+    assert_equally_likely((slots[~new] // 1000).tolist(), range(5))
 
 
 def test_least_replayed_takes_classes_in_turn_whatever_their_sizes():
     labels = [0] * 400 + [1] * 40 + [2] * 4000 + [5] * 15
     index = make_index(np.random.default_rng(0).permutation(labels).tolist())
     outcomes = draws(least_replayed, index, 12, 1500)
-    assert_equally_likely([index.labels[row] for rows in outcomes for row in rows], [0, 1, 2, 5])
+    assert_equally_likely([index.labels[slot] for slots in outcomes for slot in slots], [0, 1, 2, 5])
 
 
 def test_a_late_example_catches_up():

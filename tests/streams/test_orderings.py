@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coldstream.data import Dataset, digits
-from coldstream.streams import ORDERINGS, Event, make_stream
+from coldstream.streams import ORDERINGS, Event, make_stream, orderings
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +200,9 @@ def test_objects_of_one_number_in_two_classes_are_two(build):
 
 
 def test_orderings_state_the_options_they_take():
-    for ordering in ORDERINGS.values():
-        assert (*inspect.signature(ordering.order).parameters,) == ("dataset", "seed", *ordering.options)
+    for name, ordering in ORDERINGS.items():
+        function = getattr(orderings, name.replace("-", "_"))
+        assert (*inspect.signature(function).parameters,) == ("dataset", "seed", *ordering.options)
 
 
 OPTIONS = {"test_every": 2, "batches": 2, "classes_per_batch": 1, "class_order": ["class 00", "class 01"]}

@@ -122,15 +122,15 @@ def test_clips_stay_whole_with_frames_in_order(build, ordering, rows, seed):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(rows=rows(), seed=SEEDS, data=st.data())
 def test_independent_of_how_the_data_is_stored(build, ordering, rows, seed, data):
-    mine = build(rows)
+    stored = build(rows)
     moved = data.draw(st.permutations(rows))
-    names = data.draw(st.permutations([*mine.names, "a class without examples"]))
+    names = data.draw(st.permutations([*stored.names, "a class without examples"]))
     other = build(moved, names)
-    one, two = make_stream(mine, ordering, seed), make_stream(other, ordering, seed)
+    one, two = make_stream(stored, ordering, seed), make_stream(other, ordering, seed)
     assert streamed(one, rows) == streamed(two, moved)
     for a, b in zip(one.events, two.events, strict=True):
         assert (a.step, a.scope) == (b.step, b.scope)
-        assert [mine.names[label] for label in a.classes] == [other.names[label] for label in b.classes]
+        assert [stored.names[label] for label in a.classes] == [other.names[label] for label in b.classes]
     assert one.batches == two.batches
     assert one.fingerprint() == two.fingerprint()
 

@@ -39,9 +39,9 @@ def test_examples_in_turn(pets, plants):
     stream = make_task_stream({"pets": pets, "plants": plants}, "class-incremental", 3)
     assert len(stream) == 22
     assert (stream.starts, stream.ends) == ({"pets": 0, "plants": 12}, {"pets": 12, "plants": 22})
-    found = [stream.example(step) for step in range(22)]
-    assert [task for _, _, task in found] == ["pets"] * 12 + ["plants"] * 10
-    numbers = [int(image.reshape(-1)[0]) for image, _, _ in found]
+    examples = [stream.example(step) for step in range(22)]
+    assert [task for _, _, task in examples] == ["pets"] * 12 + ["plants"] * 10
+    numbers = [int(image.reshape(-1)[0]) for image, _, _ in examples]
     assert sorted(numbers) == [*range(12), *range(50, 60)]
     names = {
         **dict.fromkeys(range(4), "cat"),
@@ -49,7 +49,7 @@ def test_examples_in_turn(pets, plants):
         **dict.fromkeys(range(8, 12), "eel"),
     }
     names |= {**dict.fromkeys(range(50, 55), "oak"), **dict.fromkeys(range(55, 60), "ivy")}
-    assert [label for _, label, _ in found] == [names[number] for number in numbers]
+    assert [label for _, label, _ in examples] == [names[number] for number in numbers]
 
 
 def test_every_task_so_far_is_tested_when_one_ends(pets, plants):

@@ -1,8 +1,7 @@
-"""The policy on images in main memory, by compiled kernels: the bits of the torch path in a fraction of its time.
+"""The policy by compiled kernels, on images in main memory: the bits of the torch path, faster.
 
-What does not depend on the pixels comes from the torch path itself: the source pixels of a warp and the entries of
-a fixed table are computed by it once for each magnitude, and the kernels only look them up. What does depend on the
-pixels is arithmetic of a few lines (`kernels.c`).
+What does not depend on pixels is computed by the torch path, once per magnitude, and looked up by the kernels: the
+source pixels of a warp, the entries of a fixed table. `kernels.c` computes what depends on pixels.
 """
 
 from __future__ import annotations
@@ -31,14 +30,16 @@ _FIXED = ("Brightness", "Posterize", "Solarize", "Invert")
 
 
 class _Operation(NamedTuple):
-    """An operation with its magnitude, as the kernel takes it."""
+    """An operation with its magnitude, as the kernel takes it.
+
+    `weight` and `rest` are the shares of the image and of what it is blended with. `kept` is the array at `address`.
+    """
 
     kind: int
     address: int
-    own: float
-    other: float
+    weight: float
+    rest: float
     kept: NDArray[np.generic] | None
-    """What `address` points to."""
 
 
 Stage = Crop | Flip | AutoAugment | RandAugment
@@ -47,7 +48,7 @@ Stage = Crop | Flip | AutoAugment | RandAugment
 def augment(images: Bytes, stages: tuple[Stage, ...], seed: int, step: int, part: Part | None) -> Bytes:
     """Crop, flip and change each image (N, height, width, channels) by itself."""
     count, height, width, channels = images.shape
-    mine, of = rows_of(part, count)
+    rows, of = rows_of(part, count)
     down = across = np.zeros(count, np.int64)
     mirrored = np.zeros(count, np.bool_)
     ops: Ints = np.zeros((0, count), np.int64)
@@ -55,13 +56,13 @@ def augment(images: Bytes, stages: tuple[Stage, ...], seed: int, step: int, part
     for stage in stages:
         if isinstance(stage, Crop):
             top, left = stage.draw(of, height, width, seed, step)
-            down, across = top[mine] - stage.margin(height), left[mine] - stage.margin(width)
+            down, across = top[rows] - stage.margin(height), left[rows] - stage.margin(width)
         elif isinstance(stage, Flip):
-            mirrored = stage.draw(of, seed, step)[mine]
+            mirrored = stage.draw(of, seed, step)[rows]
         else:
             all_ops, all_magnitudes = stage.draw(of, height, width, seed, step)
-            ops, magnitudes = all_ops[:, mine], all_magnitudes[:, mine]
-    # Few operations are different ones: they are looked up, not computed for each image.
+            ops, magnitudes = all_ops[:, rows], all_magnitudes[:, rows]
+    # A batch has few distinct operations: look each one up once.
     pairs, which = np.unique(ops.ravel() + 1j * magnitudes.ravel(), return_inverse=True) if len(ops) else _NONE
     used = [_operation(int(pair.real), pair.imag, height, width, channels) for pair in pairs.tolist()]
     out = np.empty_like(images, order="C")
@@ -71,8 +72,8 @@ def augment(images: Bytes, stages: tuple[Stage, ...], seed: int, step: int, part
         *(np.ascontiguousarray(down), np.ascontiguousarray(across), np.ascontiguousarray(mirrored), len(ops)),
         np.array([operation.kind for operation in used], np.int32)[which],
         np.array([operation.address for operation in used], np.uintp)[which],
-        np.array([operation.own for operation in used], np.float32)[which],
-        np.array([operation.other for operation in used], np.float32)[which],
+        np.array([operation.weight for operation in used], np.float32)[which],
+        np.array([operation.rest for operation in used], np.float32)[which],
         np.empty(2 * height * width * channels, np.uint8),
     )
     return out
@@ -88,14 +89,14 @@ def _operation(op: int, magnitude: float, height: int, width: int, channels: int
         name, kept = "Table", table_of(op, magnitude)
     elif (name == "Color" and channels == 1) or (name == "Sharpness" and min(height, width) <= 2):
         name = "Identity"
-    own, other = (float(share.item()) for share in shares(np.array([magnitude])))
-    return _Operation(_KINDS.index(name), 0 if kept is None else kept.ctypes.data, own, other, kept)
+    weight, rest = (float(share.item()) for share in shares(np.array([magnitude])))
+    return _Operation(_KINDS.index(name), 0 if kept is None else kept.ctypes.data, weight, rest, kept)
 
 
 def normalise(
     images: Bytes, scale: Numbers, shift: Numbers, mixture: Mixture | None, out: Numbers, *, channels_last: bool
 ) -> None:
-    """Write the numbers that the network takes for bytes, mixed where a mixture is given.
+    """Normalise bytes to floats, mixed if a mixture is given.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def normalise(
     count, height, width, channels = images.shape
     mixed: tuple[NDArray[np.generic] | None, ...] = (None, None, None)
     if mixture is not None:
-        weight = np.where(mixture.cut, 1.0, mixture.own).astype(np.float32)
+        weight = np.where(mixture.cut, 1.0, mixture.kept).astype(np.float32)
         mixed = (np.ascontiguousarray(mixture.partner), weight, np.ascontiguousarray(mixture.box))
     native.call(
         "normalise",

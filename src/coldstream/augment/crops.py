@@ -1,4 +1,4 @@
-"""Where an image is cut, and whether it is mirrored: crop, resizedcrop and flip."""
+"""Geometric augmentation: crop, resizedcrop and flip."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ _RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 
 Part = tuple[int, int]
-"""Images that are a part of a batch: the row of the first one, and how many rows the batch has."""
+"""A slice of a batch: the row of its first image, and the number of rows of the batch."""
 
 
 def rows_of(part: Part | None, images: int) -> tuple[slice, int]:
-    """Return which draws of how many belong to `images` images: all, or those of a part of a batch."""
+    """Return the rows of `images` images in their batch, and the number of rows of that batch."""
     first, count = part or (0, images)
     return slice(first, first + images), count
 
 
 def spared(count: int, share: float, seed: int, step: int) -> NDArray[np.bool_]:
-    """Draw which rows of a batch strong augmentation leaves alone, the same ones for all that it is made of."""
+    """Draw the rows of a batch that strong augmentation leaves alone; the same for all of its stages."""
     return generator(seed, step, "spared").random(count) >= share
 
 
 def number(value: float) -> str:
-    """Write a number as it is read back: ``1`` rather than ``1.0``, and otherwise every digit."""
+    """Format a number so that it parses to the same value: ``1`` rather than ``1.0``, else every digit."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
 def is_number(value: object) -> bool:
-    """Tell whether an argument is a finite number (``nan`` and ``inf`` can be written in a policy, too)."""
+    """Tell whether an argument is a finite number (a policy string may contain ``nan`` or ``inf``)."""
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
 class Crop:
-    """Surround each image with zeros and cut a piece of the original size at a random place.
+    """Pad each image with zeros and crop the original size at a random position.
 
     Parameters
     ----------
     pixels : int, optional
-        How wide the margin is; by default an eighth of the side, rounded, and at least 1: 4 at 32 pixels.
+        The padding; by default an eighth of the side, rounded, and at least 1: 4 at 32 pixels.
     """
 
     pixels: int | None = None
@@ -65,7 +65,7 @@ class Crop:
         return "crop" if self.pixels is None else f"crop({self.pixels})"
 
     def margin(self, side: int) -> int:
-        """Return the margin at both ends of a side (halves round up: 28 pixels get 4)."""
+        """Return the padding at both ends of a side (halves round up: 28 pixels get 4)."""
         return max(1, (side + 4) // 8) if self.pixels is None else self.pixels
 
     def draw(self, count: int, height: int, width: int, seed: int, step: int) -> tuple[Ints, Ints]:
@@ -78,12 +78,12 @@ class Crop:
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the cropped images, of the same shape."""
         count, channels, height, width = images.shape
-        mine, of = rows_of(part, count)
-        top, left = (edge[mine] for edge in self.draw(of, height, width, seed, step))
+        rows, of = rows_of(part, count)
+        top, left = (edge[rows] for edge in self.draw(of, height, width, seed, step))
         across, down = self.margin(width), self.margin(height)
         padded = functional.pad(images, (across, across, down, down)).contiguous()
-        # Every line of a piece is a run of `width` bytes of the padded batch, so that a piece is copied line by
-        # line from a view of all runs; an index for each pixel would take ten times as long.
+        # A line of a crop is a run of `width` bytes of the padded batch. Copy crops line by line from a view of all
+        # runs: an index per pixel takes ten times as long.
         wide, high = width + 2 * across, height + 2 * down
         runs = padded.as_strided((max(0, padded.numel() - width + 1), width), (1, 1))
         first = (np.arange(count)[:, None] * channels + np.arange(channels)) * high + top[:, None]
@@ -93,11 +93,11 @@ class Crop:
 
 @dataclass(frozen=True)
 class ResizedCrop:
-    """Cut a piece of random area and shape, and stretch it back to the original size.
+    """Crop a box of random area and aspect ratio, and resize it to the original size.
 
     The boxes are distributed as in torchvision's ``RandomResizedCrop``: area uniform from `lower` to 1 of the
     image, aspect ratio log-uniform from 3/4 to 4/3, ten attempts, then the largest centred box of a legal
-    ratio. The stretching is bilinear and within one level of torchvision's (rounding of exact halves).
+    ratio. Resizing is bilinear and within one level of torchvision's (rounding of exact halves).
 
     Parameters
     ----------
@@ -126,19 +126,19 @@ class ResizedCrop:
         wide, high = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
         fits = (wide > 0) & (wide <= width) & (high > 0) & (high <= height)
         chosen = fits.argmax(axis=0), np.arange(count)
-        found = fits[chosen]
+        valid = fits[chosen]
         high_fallback, wide_fallback = _central(height, width)
-        box_high = np.where(found, high[chosen], high_fallback)
-        box_wide = np.where(found, wide[chosen], wide_fallback)
-        top = np.where(found, corner[0] * (height - box_high + 1), (height - box_high) / 2)
-        left = np.where(found, corner[1] * (width - box_wide + 1), (width - box_wide) / 2)
+        box_high = np.where(valid, high[chosen], high_fallback)
+        box_wide = np.where(valid, wide[chosen], wide_fallback)
+        top = np.where(valid, corner[0] * (height - box_high + 1), (height - box_high) / 2)
+        left = np.where(valid, corner[1] * (width - box_wide + 1), (width - box_wide) / 2)
         return np.stack([np.floor(top), np.floor(left), box_high, box_wide]).astype(np.int64)
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the cropped and stretched images, of the same shape."""
         count, _, height, width = images.shape
-        mine, of = rows_of(part, count)
-        top, left, box_high, box_wide = self.draw(of, height, width, seed, step)[:, mine]
+        rows, of = rows_of(part, count)
+        top, left, box_high, box_wide = self.draw(of, height, width, seed, step)[:, rows]
         y = _sources(top, box_high, height).to(images.device)
         x = _sources(left, box_wide, width).to(images.device)
         grid = torch.stack(
@@ -174,8 +174,8 @@ class Flip:
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the images, some of them mirrored."""
         count = len(images)
-        mine, of = rows_of(part, count)
-        place = np.arange(count) + count * self.draw(of, seed, step)[mine]
+        rows, of = rows_of(part, count)
+        place = np.arange(count) + count * self.draw(of, seed, step)[rows]
         both = torch.cat([images, images.flip(-1)])
         return both.index_select(0, torch.from_numpy(place).to(images.device))
 
@@ -193,6 +193,6 @@ def _central(height: int, width: int) -> tuple[int, int]:
 def _sources(start: Ints, length: Ints, side: int) -> Tensor:
     """Return where each output pixel (N, side) lies in the input, from -1 to 1 over the input's side."""
     within = (np.arange(side) + 0.5) * (length[:, None] / side) - 0.5
-    # Clamped to the box, not to the image: what lies outside the piece must not shine into it.
+    # Clamped to the box, not to the image: pixels outside the box must not bleed into the crop.
     source = start[:, None] + np.clip(within, 0, length[:, None] - 1)
     return torch.from_numpy(((2 * source + 1) / side - 1).astype(np.float32))

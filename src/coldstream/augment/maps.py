@@ -1,4 +1,4 @@
-"""Crops and mixtures of feature maps: all of them are weighted sums of a few positions, taken in one pass."""
+"""Crops and mixtures of feature maps, as weighted sums of a few positions in one pass."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from coldstream.augment.ops import Floats, Ints
 
 @dataclass(frozen=True)
 class Taps:
-    """For every position of N maps the positions of stored maps that it is made of, and their shares.
+    """For every position of N output maps: the source positions to sum, and their weights.
 
     Attributes
     ----------
     index : ndarray of int, shape (taps, N, height, width)
-        Which vectors are summed, counted through all positions of all stored maps.
+        The vectors to sum, as indices into all positions of all stored maps.
     weight : ndarray of float64, shape (taps, N, height, width)
-        The share of each.
+        The weight of each.
     """
 
     index: Ints
@@ -55,9 +55,11 @@ class Taps:
 
     def mixed(self, first: Ints, second: Ints, share: Floats) -> Taps:
         """Return the taps of share x map `first` + (1 - share) x map `second`, for each triple of the arrays."""
-        own = share[:, None, None]
+        weight_first = share[:, None, None]
         index = np.concatenate([self.index[:, first], self.index[:, second]])
-        return Taps(index, np.concatenate([own * self.weight[:, first], (1 - own) * self.weight[:, second]]))
+        return Taps(
+            index, np.concatenate([weight_first * self.weight[:, first], (1 - weight_first) * self.weight[:, second]])
+        )
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Return the vectors (N * positions, channels) that the taps make of the stored maps' (any, channels)."""
@@ -67,7 +69,7 @@ class Taps:
 
 
 def _neighbours(start: Ints, length: Ints, side: int) -> tuple[Ints, NDArray[np.float64]]:
-    """Return between which two pixels (2, N, side) each pixel of a stretched side lies, and their shares."""
+    """Return the two source pixels (2, N, side) of each pixel of a resized side, and their weights."""
     source = np.clip((np.arange(side) + 0.5) * (length[:, None] / side) - 0.5, 0, length[:, None] - 1)
     before = np.floor(source).astype(np.int64)
     after = np.minimum(before + 1, length[:, None] - 1)

@@ -1,4 +1,4 @@
-"""Mixup and CutMix, decided for each example by itself."""
+"""Mixup and CutMix, drawn per example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coldstream.randomness import generator
 
 @dataclass(frozen=True)
 class Mixture:
-    """What was drawn for a batch of N: with whom, how and how much each row is mixed.
+    """The draws for a batch of N: the partner, the kind and the shares of each row.
 
     Attributes
     ----------
@@ -24,15 +24,15 @@ class Mixture:
         A permutation of the batch; a row may be its own partner, which leaves it unchanged.
     cut : ndarray of bool, shape (N,)
         True for CutMix, False for Mixup.
-    own : ndarray of float64, shape (N,)
-        The share of the row's own target; for CutMix, of the pixels that it really kept.
+    kept : ndarray of float64, shape (N,)
+        The share of the row itself (λ); for CutMix, of the pixels it kept after the box was clipped.
     box : ndarray of int, shape (4, N)
         Top, bottom, left, right of the pasted box, ends excluded; empty for Mixup.
     """
 
     partner: Ints
     cut: NDArray[np.bool_]
-    own: Floats
+    kept: Floats
     box: Ints
 
 
@@ -43,13 +43,13 @@ class Mixing:
     Parameters
     ----------
     mixup : float, optional
-        The share of the row itself is drawn from Beta(mixup, mixup) and images are averaged.
+        Average images with a share of the row itself drawn from Beta(mixup, mixup).
     cutmix : float, optional
         The share is drawn from Beta(cutmix, cutmix) and a box of the partner's pixels is pasted. Its centre is
         uniform over the pixels, its sides are those of the image times the root of the remaining share,
         rounded; what lies outside the image is cut off and the share corrected.
     share : float
-        Of the rows that are mixed at all.
+        The share of rows that are mixed.
     """
 
     mixup: float | None = None
@@ -71,22 +71,22 @@ class Mixing:
         return "/".join(f"{name}({number(value)})" for name, value in parts if value is not None)
 
     def draw(self, count: int, height: int, width: int, seed: int, step: int) -> Mixture:
-        """Draw the mixture of a batch of `count` images; each kind draws from a generator of its own."""
+        """Draw the mixture of a batch of `count` images; each kind has its own generator."""
         rng = generator(seed, step, "mix")
         partner = rng.permutation(count)
         coin = rng.random(count) < 0.5
-        own = np.ones(count)
+        kept_share = np.ones(count)
         cut = np.full(count, self.cutmix is not None)
         box = np.zeros((4, count), dtype=np.int64)
         if self.mixup is not None:
-            own = generator(seed, step, "mixup").beta(self.mixup, self.mixup, count)
+            kept_share = generator(seed, step, "mixup").beta(self.mixup, self.mixup, count)
             cut &= coin
         if self.cutmix is not None:
             kept, boxes = _boxes(self.cutmix, count, height, width, generator(seed, step, "cutmix"))
-            own = np.where(cut, kept, own)
+            kept_share = np.where(cut, kept, kept_share)
             box = np.where(cut, boxes, 0)
         alone = spared(count, self.share, seed, step)
-        return Mixture(partner, cut & ~alone, np.where(alone, 1.0, own), np.where(alone, 0, box))
+        return Mixture(partner, cut & ~alone, np.where(alone, 1.0, kept_share), np.where(alone, 0, box))
 
     def __call__(self, images: Tensor, targets: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:
         """Return the mixed images (N, C, H, W) and targets (N, K); both floating, neither is modified."""
@@ -100,7 +100,7 @@ def mix_images(images: Tensor, mixture: Mixture) -> Tensor:
     height, width = images.shape[2:]
     partner = torch.from_numpy(mixture.partner).to(images.device)
     # A cut row keeps all of itself outside its box and nothing inside; `lerp` is exact at both ends.
-    weight = torch.from_numpy(np.where(mixture.cut, 1.0, mixture.own))[:, None, None, None].to(images)
+    weight = torch.from_numpy(np.where(mixture.cut, 1.0, mixture.kept))[:, None, None, None].to(images)
     if mixture.cut.any():
         top, bottom, left, right = torch.from_numpy(mixture.box).to(images.device)[:, :, None]
         y = torch.arange(height, device=images.device)
@@ -112,9 +112,9 @@ def mix_images(images: Tensor, mixture: Mixture) -> Tensor:
 
 def mix_targets(targets: Tensor, mixture: Mixture) -> Tensor:
     """Return the mixed targets (N, K)."""
-    own = torch.from_numpy(mixture.own)[:, None]
+    kept_share = torch.from_numpy(mixture.kept)[:, None]
     others = targets.index_select(0, torch.from_numpy(mixture.partner).to(targets.device))
-    return torch.lerp(others, targets, own.to(targets))
+    return torch.lerp(others, targets, kept_share.to(targets))
 
 
 def _boxes(

@@ -156,16 +156,16 @@ def _look_up(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
 
 
 def _brightness(images: Tensor, magnitudes: Floats) -> Tensor:
-    own, _ = _both(shares(magnitudes), images.device)
-    return _pixels(own * _levels(images.device))
+    weight, _ = _both(shares(magnitudes), images.device)
+    return _pixels(weight * _levels(images.device))
 
 
 def _contrast(images: Tensor, magnitudes: Floats) -> Tensor:
-    own, other = _both(shares(magnitudes), images.device)
+    weight, rest = _both(shares(magnitudes), images.device)
     # A sum of integers does not depend on the order of its terms, and float32 holds it up to 65,793 pixels.
     total = _gray(images).sum(dim=(1, 2, 3)).to(torch.float32)
     mean = total / (images.shape[-2] * images.shape[-1])
-    return _pixels(own * _levels(images.device) + other * mean[:, None, None])
+    return _pixels(weight * _levels(images.device) + rest * mean[:, None, None])
 
 
 def _posterize(images: Tensor, magnitudes: Floats) -> Tensor:
@@ -210,15 +210,15 @@ def _color(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     """Blend each image with its own gray version; a gray image has no colour to change."""
     if images.shape[1] == 1:
         return images
-    own, other = _both(shares(magnitudes[:, None]), images.device)
-    return _pixels(own * images + other * _gray(images))
+    weight, rest = _both(shares(magnitudes[:, None]), images.device)
+    return _pixels(weight * images + rest * _gray(images))
 
 
 def _sharpen(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     """Blend each image with a smoothed version of itself, whose border is not smoothed."""
     if min(images.shape[-2:]) <= 2:
         return images
-    own, other = _both(shares(magnitudes[:, None]), images.device)
+    weight, rest = _both(shares(magnitudes[:, None]), images.device)
     sharp = images.to(torch.float32)
     smooth = sharp.clone()
     inner = smooth[..., 1:-1, 1:-1]
@@ -226,7 +226,7 @@ def _sharpen(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
     # Neighbours weigh 1 and the centre 5; a thirteenth of an integer is never close to a half.
     total = columns[..., :-2] + columns[..., 1:-1] + columns[..., 2:] + 4 * inner
     inner.copy_(total.mul_(1 / 13).round_())
-    return _pixels(own * sharp + other * smooth)
+    return _pixels(weight * sharp + rest * smooth)
 
 
 def _gray(images: Tensor) -> Tensor:
@@ -239,8 +239,8 @@ def _gray(images: Tensor) -> Tensor:
 
 def shares(magnitudes: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the weights of the image and of what it is blended with, rounded only after the subtraction."""
-    own = 1.0 + magnitudes[..., None, None]
-    return own.astype(np.float32), (1.0 - own).astype(np.float32)
+    weight = 1.0 + magnitudes[..., None, None]
+    return weight.astype(np.float32), (1.0 - weight).astype(np.float32)
 
 
 def _both(pair: tuple[NDArray[np.float32], NDArray[np.float32]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -126,9 +126,9 @@ class AutoAugment:
     Parameters
     ----------
     table : {"cifar10", "imagenet"}
-        The data set on which the sub-policies were found.
+        The data set on which the sub-policies were searched.
     share : float
-        Of the images that are changed at all.
+        The share of images that are changed.
     """
 
     table: str
@@ -160,10 +160,10 @@ class AutoAugment:
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        mine, of = rows_of(part, len(images))
+        rows, of = rows_of(part, len(images))
         height, width = images.shape[2:]
         for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops[mine], magnitudes[mine])
+            images = apply_ops(images, ops[rows], magnitudes[rows])
         return images
 
 
@@ -178,7 +178,7 @@ class RandAugment:
     magnitude : int
         The bin of the magnitude, 0 to 30.
     share : float
-        Of the images that are changed at all.
+        The share of images that are changed.
     """
 
     count: int = 2
@@ -207,10 +207,10 @@ class RandAugment:
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        mine, of = rows_of(part, len(images))
+        rows, of = rows_of(part, len(images))
         height, width = images.shape[2:]
         for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops[mine], magnitudes[mine])
+            images = apply_ops(images, ops[rows], magnitudes[rows])
         return images
 
 

@@ -66,16 +66,15 @@ class Policy:
     Attributes
     ----------
     stages : tuple
-        What `transform` does, in order.
+        What `augment` does to each image, in order.
     mixing : Mixing or None
-        What `mix` does.
+        What `mix` does to the batch.
 
     Examples
     --------
     >>> policy = Policy.parse("crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)")
-    >>> images = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
-    >>> policy.transform(images, seed=0, step=7).shape
-    torch.Size([4, 3, 32, 32])
+    >>> policy.augment(np.zeros((4, 32, 32, 3), np.uint8), seed=0, step=7).shape
+    (4, 32, 32, 3)
     >>> mixed, targets = policy.mix(torch.zeros(4, 3, 32, 32), torch.eye(4), seed=0, step=7)
     >>> targets.sum(dim=1)
     tensor([1., 1., 1., 1.])
@@ -126,20 +125,33 @@ class Policy:
         return "|".join(parts) or "none"
 
     def at(self, strength: float) -> Self:
-        """Return the policy whose strong stages, those after crops and flips, leave all but a share of images alone.
+        """Return the policy whose strong stages, those after crops and flips, change only a share of the images.
 
-        Those left alone are the same for all stages, and are not mixed (`spared`); draws of the others do not change.
+        The images left alone are the same for all stages (`spared`). The draws of the others do not change.
         """
         stages = (replace(s, share=strength) if isinstance(s, AutoAugment | RandAugment) else s for s in self.stages)
         mixing = None if self.mixing is None else replace(self.mixing, share=strength)
         return replace(self, stages=tuple(stages), mixing=mixing)
 
     def augment(self, images: NDArray[Any], seed: int, step: int, part: Part | None = None) -> NDArray[Any]:
-        """Do what `transform` does, with the same bits, to images (N, H, W, C) in main memory.
+        """Crop, flip and change each image by itself.
 
-        Items of any kind are returned as they are if there is nothing to do. Where there are compiled kernels
-        (`coldstream.native`) they do it. Images that are a part of a batch get
-        the draws of their rows if told where in it they are: (row of the first one, rows of the batch).
+        Compiled kernels do it where there are any (`coldstream.native`), torch elsewhere, with the same bits.
+
+        Parameters
+        ----------
+        images : array
+            uint8 images (N, H, W, C) with C = 1 or 3; not modified. Without stages, items of any kind.
+        seed, step : int
+            What the draws are a function of.
+        part : (int, int), optional
+            For images that are a part of a batch: the row of the first one, and how many rows the batch has. They get
+            the draws of their rows.
+
+        Returns
+        -------
+        array
+            Images of the same shape; the input itself if there are no stages.
         """
         stages = self.stages
         if not stages:
@@ -163,30 +175,6 @@ class Policy:
         for stage in stages:
             tensor = stage(tensor, seed, step, part)
         return np.ascontiguousarray(tensor.permute(0, 2, 3, 1).numpy())
-
-    def transform(self, images: Tensor, seed: int, step: int) -> Tensor:
-        """Crop, flip and change each image by itself.
-
-        Parameters
-        ----------
-        images : Tensor
-            uint8 images (N, C, H, W) with C = 1 or 3, on any device; not modified.
-        seed, step : int
-            What the draws are a function of.
-
-        Returns
-        -------
-        Tensor
-            uint8 images of the same shape and device; the input itself if there is nothing to do.
-        """
-        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
-            raise ValueError(
-                f"{_WHAT}: transform takes uint8 images (N, C, H, W) with C = 1 or 3, before normalisation, "
-                f"not {images.dtype} of shape {tuple(images.shape)}"
-            )
-        for stage in self.stages:
-            images = stage(images, seed, step)
-        return images
 
     def mix(self, images: Tensor, targets: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:
         """Mix each image and its target with those of another row, or return both as they are.

@@ -1,4 +1,4 @@
-"""Sets stored as strips, lossless files of many square images below each other: CIFAR-100, GTSRB tracks."""
+"""Data sets stored as strips, lossless files of square images stacked vertically: CIFAR-100, GTSRB tracks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gtsrb(path: str | Path) -> tuple[Dataset, Dataset]:
     """Return tracks of traffic signs as clips: the third track of each class is the test set.
 
     The layout is `<class>/track<number>.webp` (or another lossless image), in a directory or a zip: the frames of a
-    track below each other in the order in which a car that came nearer took them. An object is one track; there is
+    track stacked vertically in the order in which an approaching car filmed them. An object is one track; there is
     one session.
     """
     files = open_files(Path(path))
@@ -36,18 +36,18 @@ def gtsrb(path: str | Path) -> tuple[Dataset, Dataset]:
 
 
 def cifar100_strips(path: str | Path) -> tuple[Dataset, Dataset]:
-    """Return CIFAR-100 from `train/00_apple.webp`, ..., `test/99_worm.webp`: all images of a class below each other.
+    """Return CIFAR-100 from `train/00_apple.webp`, ..., `test/99_worm.webp`: a strip per class.
 
     They are the official images and classes in another order, so the fingerprint is that of the official files.
     """
     files = open_files(Path(path))
-    found = sorted((m[1], int(m[2]), m[3], name) for name in files.images() if (m := _CLASS_STRIP.search(name)))
-    names = tuple(label for part, _, label, _ in found if part == "train")
-    if not names or names != tuple(label for part, _, label, _ in found if part == "test"):
+    members = sorted((m[1], int(m[2]), m[3], name) for name in files.images() if (m := _CLASS_STRIP.search(name)))
+    names = tuple(label for part, _, label, _ in members if part == "train")
+    if not names or names != tuple(label for part, _, label, _ in members if part == "test"):
         raise ValueError(f"expected train/<number>_<class>.webp and test/... of the same classes in {str(path)!r}")
     sets = []
     for wanted in ("train", "test"):
-        strips = [strip(files, member) for part, _, _, member in found if part == wanted]
+        strips = [strip(files, member) for part, _, _, member in members if part == wanted]
         labels = np.repeat(np.arange(len(names)), [len(images) for images in strips])
         sets.append(Dataset("cifar100", np.concatenate(strips), labels.astype(np.int64), names))
     return sets[0], sets[1]

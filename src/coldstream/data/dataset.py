@@ -17,23 +17,23 @@ Images = Pixels | Sequence[Pixels]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images with the number of their class, and the classes' names.
+    """Images, their labels as class indices, and the names of the classes.
 
     Parameters
     ----------
     name
-        What it is called in reports.
+        The name in reports.
     images
         uint8 (N, H, W, C), or any sequence that gives such images one by one, of any sizes.
     labels
         The class of each image, an index into `names`.
     names
-        The classes' labels, as a learner is told them.
+        The label of each class, as a learner gets it.
     objects, sessions, frames
-        Of sets made of clips: which object is seen, in which session, and at which place in the clip. A clip is
-        what shares object and session.
+        For sets made of clips: the object, the session and the position in the clip of each image. A clip is all
+        images of one object and session.
     keys
-        What each example is called inside the data set, for sets whose pixels are decoded only when asked for.
+        The path or name of each example inside the data set, for sets that decode pixels on access.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Dataset:
         return len(self.labels)
 
     def take(self, indices: NDArray[np.int64]) -> Dataset:
-        """Return the examples at `indices`, in that order. Images that are decoded when asked for stay so."""
+        """Return the examples at `indices`, in that order. Nothing is decoded."""
         indices = np.arange(len(self))[indices]
         return Dataset(
             self.name,
@@ -82,17 +82,17 @@ class Dataset:
         )
 
     def identities(self) -> list[str]:
-        """Return what tells each example from the others, wherever it is stored.
+        """Return the identity of each example, independent of where it is stored.
 
-        That is its key where there is one, else the SHA-256 of its shape and pixels.
+        The identity is its key if there is one, else the SHA-256 of its shape and pixels.
         """
         return list(self.keys) if self.keys is not None else list(self._pixel_marks)
 
     def fingerprint(self) -> str:
-        """Return a hash of all classes and examples, the same in whichever order they are stored.
+        """Return a hash of all classes and examples, independent of their stored order.
 
-        Where examples are told by their keys, a key alone would not show that a file was edited in place: the
-        pixels count too if they are in memory, and the sizes of the encoded files if not.
+        A key alone would not show that a file was edited in place. Examples with keys are therefore hashed with their
+        pixels if these are in memory, else with the sizes of their files.
         """
         return self._fingerprint
 
@@ -116,7 +116,7 @@ class Dataset:
 
 
 def numbered(marks: Iterable[str]) -> list[str]:
-    """Return the marks, each with a number where it has come before, so that none comes twice.
+    """Make identities unique: append a number to each one that occurred before.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def pixel_identity(image: Pixels) -> str:
 
 
 class View(Sequence[Pixels]):
-    """Some of a sequence's images, looked up only when asked for."""
+    """A subset of a sequence of images, read on access."""
 
     def __init__(self, base: Sequence[Pixels], indices: NDArray[np.int64]) -> None:
         self._base = base
@@ -165,7 +165,7 @@ class View(Sequence[Pixels]):
         return self._base[int(self._indices[index])]
 
     def take(self, indices: NDArray[np.int64]) -> View:
-        """Return those at `indices`, without looking any of them up."""
+        """Return the images at `indices`, without reading any."""
         return View(self._base, self._indices[indices])
 
 

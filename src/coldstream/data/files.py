@@ -1,7 +1,7 @@
-"""Encoded images in a directory or a zip, read and decoded one by one when they are asked for.
+"""Encoded images in a directory or a zip, read and decoded on access.
 
-Nothing is ever extracted, so that a path inside a zip cannot reach outside it, and no file is read that is larger
-than an image may be.
+Nothing is extracted, so a path inside a zip cannot reach outside it. No more than `MAX_BYTES` of a
+file is read or unpacked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -19,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coldstream.data.dataset import Images, Pixels
-from coldstream.images import MAX_BYTES, as_array
+from coldstream.images import as_array
+from coldstream.limits import MAX_BYTES
 
 EAGER_BYTES = 256_000_000
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-# Others can make gigabytes out of one small block before any limit is looked at.
+# Other methods can expand one small block to gigabytes before a limit is checked.
 _BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -39,7 +39,7 @@ class Files:
         return sorted(name for name in self._walk() if _visible(name))
 
     def images(self) -> list[str]:
-        """Return the paths that end as an image does."""
+        """Return the paths with the suffix of an image."""
         return [name for name in self.names if name.lower().endswith(IMAGE_SUFFIXES)]
 
     def base(self, *needed: str) -> str | None:
@@ -59,11 +59,14 @@ class Files:
             raise ValueError(f"cannot read {self.where(name)}: {error.strerror or error}") from None
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes, or a ValueError that names the file."""
+        """Return a file's bytes, or a ValueError that names the file. No more than the limit is read."""
         size = self.size(name)
-        if size > MAX_BYTES:
-            raise ValueError(f"{self.where(name)} has {size:,} bytes; the limit is {MAX_BYTES:,}")
-        return self._read(name)
+        data = self._read(name, min(size, MAX_BYTES) + 1) if size <= MAX_BYTES else b""
+        if max(size, len(data)) > MAX_BYTES:
+            raise ValueError(f"{self.where(name)} has {max(size, len(data)):,} bytes; the limit is {MAX_BYTES:,}")
+        if len(data) != size:
+            raise ValueError(f"cannot read {self.where(name)}: it has {len(data):,} bytes or more, not {size:,}")
+        return data
 
     def text(self, name: str) -> list[str]:
         """Return the lines of a list, without those that are empty."""
@@ -78,22 +81,23 @@ class Files:
         seen = set()
         for folder, folders, names in os.walk(self.path, followlinks=True):
             real = os.path.realpath(folder)
-            if real in seen:  # a link to a folder above would never end
+            if real in seen:  # a link to a parent folder would never end
                 folders.clear()
                 continue
             seen.add(real)
             inside = Path(folder).relative_to(self.path)
             yield from ((inside / name).as_posix() for name in names if os.path.isfile(os.path.join(folder, name)))
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, most: int) -> bytes:
         try:
-            return (self.path / name).read_bytes()
+            with open(self.path / name, "rb") as file:
+                return file.read(most)
         except OSError as error:
             raise ValueError(f"cannot read {self.where(name)}: {error.strerror or error}") from None
 
 
 class ZipFiles(Files):
-    """The files in a zip, which is opened once in each process that reads from it."""
+    """The files in a zip. Each process opens it once."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -107,7 +111,7 @@ class ZipFiles(Files):
         return self._info(name).file_size
 
     def _walk(self) -> Iterator[str]:
-        return iter({info.filename for info in self._open().zip.infolist() if not info.is_dir()})
+        return iter({info.filename for info in self._open().zip.infolist() if info.filename and not info.is_dir()})
 
     def _info(self, name: str) -> zipfile.ZipInfo:
         try:
@@ -115,21 +119,22 @@ class ZipFiles(Files):
         except KeyError:
             raise ValueError(f"there is no {name!r} in {str(self.path)!r}") from None
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, most: int) -> bytes:
         info, handle = self._info(name), self._open()
         if info.compress_type not in _BOUNDED_METHODS:
             raise ValueError(
-                f"{self.where(name)} is packed in an uncommon way; pack the zip again with stored or deflate"
+                f"{self.where(name)} uses an unsupported compression; pack the zip again with stored or deflate"
             )
         try:
-            with handle.lock:
-                return handle.zip.read(info)
-        except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
-            raise ValueError(f"cannot read {self.where(name)}: {error}") from error
+            # Without a number `read` unpacks up to 2 GB at once, whatever size the header gives.
+            with handle.lock, handle.zip.open(info) as member:
+                return member.read(most)
+        except Exception as error:  # a damaged zip raises whatever it meets
+            raise ValueError(f"cannot read {self.where(name)}: {str(error) or type(error).__name__}") from error
 
     def _open(self) -> _OpenZip:
         handle = self._handle
-        # After a fork both processes would share one position in the file, and a lock that nobody may release.
+        # After a fork both processes would share one file position, and a lock that nobody can release.
         if handle is None or handle.process != os.getpid():
             handle = self._handle = _OpenZip(self.path)
         return handle
@@ -141,7 +146,7 @@ class _OpenZip:
         self.lock = threading.Lock()
         try:
             self.zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError) as error:
+        except Exception as error:  # NotImplementedError, struct.error, UnicodeDecodeError, ...
             raise ValueError(f"cannot read {str(path)!r} as a zip: {error}") from None
 
 
@@ -155,7 +160,7 @@ def open_files(path: Path) -> Files:
 
 
 class LazyImages(Sequence[Pixels]):
-    """Images that stay in their files until asked for.
+    """Images that are decoded on access.
 
     Parameters
     ----------
@@ -182,7 +187,7 @@ class LazyImages(Sequence[Pixels]):
         return decode(self.files, self.members[index])
 
     def take(self, indices: NDArray[np.int64]) -> LazyImages:
-        """Return those at `indices`, without decoding any."""
+        """Return the images at `indices`, without decoding any."""
         return LazyImages(self.files, [self.members[i] for i in np.arange(len(self))[indices]])
 
     def sizes(self) -> list[int]:
@@ -202,7 +207,7 @@ def decode(files: Files, name: str) -> Pixels:
 def in_memory_if_small(images: Sequence[Pixels]) -> Images:
     """Decode all images into one array if they have one size and take at most `EAGER_BYTES`; else leave them.
 
-    The first image tells how much all would take, so that nothing more is decoded of a large set.
+    The size is estimated from the first image, so that no more of a large set is decoded.
     """
     if not len(images):
         return np.zeros((0, 1, 1, 3), np.uint8)

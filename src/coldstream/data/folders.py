@@ -9,21 +9,24 @@ import numpy as np
 from coldstream.data.dataset import Dataset
 from coldstream.data.files import Files, LazyImages, in_memory_if_small, open_files
 from coldstream.data.selection import split_fifth
+from coldstream.parsing import plain
 
 TRAIN = "train"
 TEST = ("test", "val", "valid", "validation")
 
 
 def folder(path: str | Path) -> tuple[Dataset, Dataset]:
-    """Return the training and the test set of an image folder, a directory or a zip.
+    r"""Return the training and the test set of an image folder, a directory or a zip.
 
     It has `train/<class>/...` and one of `test`, `val`, `valid` or `validation` beside it (the first of these that is
     there; letter case does not matter), or only `train/<class>/...`, or only `<class>/...`. Without a test part, of
-    each class every fifth image by a hash of its path is for testing. All that lies below a class's folder belongs
-    to the class. One folder around everything is looked through. What is not an image by its name, and hidden files,
-    are left out.
+    each class every fifth image by a hash of its path is for testing. Everything below a class's folder belongs to
+    the class. A single folder around everything is skipped. Hidden files and files without the suffix of an image
+    are ignored.
 
-    Images of one size that take at most `files.EAGER_BYTES` are decoded at once; others when they are asked for.
+    Names of folders are labels; bytes in them that are not UTF-8 and control characters become escapes, ``caf\xe9``.
+
+    Images of one size that take at most `files.EAGER_BYTES` are decoded at once; others on access.
     """
     path = Path(path).expanduser()
     files = open_files(path)
@@ -31,7 +34,7 @@ def folder(path: str | Path) -> tuple[Dataset, Dataset]:
     base = _base(members)
     inside = [name.removeprefix(base) for name in members]
     parts = {name.split("/")[0].lower() for name in inside if "/" in name}
-    name = path.stem if path.is_file() else path.resolve().name
+    name = plain(path.stem if path.is_file() else path.resolve().name)
     if not inside:
         raise ValueError(f"there are no images in {str(path)!r}; expected train/<class>/... or <class>/...")
     if TRAIN not in parts:
@@ -43,12 +46,12 @@ def folder(path: str | Path) -> tuple[Dataset, Dataset]:
     _check(files, base, train + test, "train/<class>/<image>", 2)
     if not test:
         return _split(_read(files, base, name, train, 1))
-    names = tuple(sorted({member.split("/")[1] for member in train + test}))
+    names = tuple(sorted({plain(member.split("/")[1]) for member in train + test}))
     return _read(files, base, name, train, 1, names), _read(files, base, name, test, 1, names)
 
 
 def _base(members: list[str]) -> str:
-    """Return the folder around everything, "" where there is none."""
+    """Return the folder around everything, or ""."""
     base = ""
     while members:
         tops = {name.removeprefix(base).split("/")[0] for name in members}
@@ -67,13 +70,13 @@ def _base(members: list[str]) -> str:
 def _check(files: Files, base: str, members: list[str], layout: str, depth: int) -> None:
     for name in members:
         if name.count("/") < depth:
-            raise ValueError(f"{files.where(base + name)} is in no class's folder; expected {layout}")
+            raise ValueError(f"{files.where(base + name)} is not inside the folder of a class; expected {layout}")
 
 
 def _read(
     files: Files, base: str, name: str, members: list[str], level: int, names: tuple[str, ...] | None = None
 ) -> Dataset:
-    classes = [member.split("/")[level] for member in members]
+    classes = [plain(member.split("/")[level]) for member in members]
     names = names or tuple(sorted(set(classes)))
     number = {label: index for index, label in enumerate(names)}
     labels = np.array([number[label] for label in classes], np.int64)

@@ -1,4 +1,4 @@
-"""Any image classification set of Hugging Face, through the optional package `datasets`."""
+"""Image classification sets of Hugging Face, through the optional package `datasets`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from coldstream.data.dataset import Dataset, Pixels, View
 from coldstream.data.files import in_memory_if_small
 from coldstream.data.folders import TEST, TRAIN
 from coldstream.data.selection import split_fifth
-from coldstream.data.sources import MissingData
-from coldstream.images import MAX_BYTES, as_array
+from coldstream.data.sources import MissingData, how_to_download
+from coldstream.images import as_array
+from coldstream.limits import MAX_BYTES
 from coldstream.parsing import unknown
 
 OPTIONS = ("config", "image", "label", "train", "test")
@@ -28,14 +29,14 @@ OPTIONS = ("config", "image", "label", "train", "test")
 def huggingface(spec: str, *, root: Path, download: bool = False) -> tuple[Dataset, Dataset]:
     """Return the training and the test set of a Hugging Face data set.
 
-    It is read from a copy in `root`, which `download` makes once, so that nothing asks the network later. A folder
+    It is read from a copy in `root`, which `download` makes once; later calls need no network. A folder
     that `save_to_disk` wrote is read where it is.
 
     Parameters
     ----------
     spec
         `NAME` or a folder, and options as in `owner/name?config=full&label=fine_label`: `config`, the columns
-        `image` and `label`, and the splits `train` and `test`. Columns are guessed where there is one that it can be;
+        `image` and `label`, and the splits `train` and `test`. Columns are inferred if only one is possible;
         the test split is the first of test, val, valid and validation that has labels, and without any, every fifth
         of each class by a hash of its number is taken from training.
     root
@@ -74,10 +75,10 @@ def read_splits(
     names, numbers = _classes(features[label], [raw[part] for part in (train, *([tested] if tested else []))])
     sets = []
     for part in (train, *([tested] if tested else [])):
-        # Sets of competitions hide test labels as -1.
+        # Competitions hide test labels as -1.
         rows = np.flatnonzero(labelled[part])
         labels = np.array([numbers[raw[part][row]] for row in rows], np.int64)
-        images = View(_Rows(splits[part], image, f"{name}/{part}"), rows)
+        images = View(_HubImages(splits[part], image, f"{name}/{part}"), rows)
         keys = tuple(f"{part}/{row}" for row in rows)
         sets.append(Dataset(name, in_memory_if_small(images), labels, names, keys=keys))
     if tested:
@@ -86,8 +87,8 @@ def read_splits(
     return sets[0].take(for_training), sets[0].take(for_testing)
 
 
-class _Rows(Sequence[Pixels]):
-    """The images of one split, decoded by this library when asked for: `datasets` would do it by other rules."""
+class _HubImages(Sequence[Pixels]):
+    """The images of one split, decoded on access by this library: `datasets` would do it by other rules."""
 
     def __init__(self, table: Any, column: str, where: str) -> None:
         kind = type(table.features[column])
@@ -116,15 +117,15 @@ def _column(name: str, features: Any, what: str, wanted: str | None, usual: tupl
             raise unknown(f"column of {name!r}", wanted, list(features))
         return wanted
     kind = {"image": "Image", "label": "ClassLabel"}[what]
-    found = [column for column, feature in features.items() if type(feature).__name__ == kind]
-    if len(found) != 1:
-        found = [column for column in usual if column in (found or features)][:1] or found
-    if len(found) != 1:
+    columns = [column for column, feature in features.items() if type(feature).__name__ == kind]
+    if len(columns) != 1:
+        columns = [column for column in usual if column in (columns or features)][:1] or columns
+    if len(columns) != 1:
         raise ValueError(
-            f"{name!r} has {len(found) or 'no'} columns that can be the {what}; choose one as in "
-            f"hf:{name}?{what}=COLUMN, of {', '.join(found or features)}"
+            f"{name!r} has {len(columns) or 'no'} columns that can be the {what}; choose one as in "
+            f"hf:{name}?{what}=COLUMN, of {', '.join(columns or features)}"
         )
-    return str(found[0])
+    return str(columns[0])
 
 
 def _classes(feature: Any, columns: Iterable[Sequence[Any]]) -> tuple[tuple[str, ...], dict[Any, int]]:
@@ -141,7 +142,8 @@ def _open(name: str, config: str | None, root: Path, download: bool) -> dict[str
     copy = root / "huggingface" / re.sub(r"[^\w.-]", "--", name + (f"@{config}" if config else ""))
     folder = local if local.is_dir() else copy
     if not folder.is_dir() and not download:
-        raise MissingData(f"data set 'hf:{name}' is not here: looked for {str(copy)!r}. To get it: download=True")
+        how = how_to_download(f"hf:{name}" + (f"?config={config}" if config else ""))
+        raise MissingData(f"data set 'hf:{name}' is not here: looked for {str(copy)!r}. To get it: {how}")
     try:
         datasets = importlib.import_module("datasets")
     except ImportError:
@@ -155,18 +157,18 @@ def _open(name: str, config: str | None, root: Path, download: bool) -> dict[str
         except Exception as error:  # its errors have no common base
             raise MissingData(f"data set 'hf:{name}' could not be downloaded: {error}") from error
     try:
-        found = datasets.load_from_disk(str(folder))
+        loaded = datasets.load_from_disk(str(folder))
     except (OSError, ValueError) as error:
         raise MissingData(f"{str(folder)!r} is not a folder that save_to_disk wrote: {error}") from error
-    return dict(found) if hasattr(found, "keys") else {TRAIN: found}
+    return dict(loaded) if hasattr(loaded, "keys") else {TRAIN: loaded}
 
 
-def _save(found: Any, copy: Path) -> None:
-    """Write beside and rename, so that what is there is whole."""
+def _save(loaded: Any, copy: Path) -> None:
+    """Write to a temporary folder and rename it, so that the copy is complete or absent."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     beside = tempfile.mkdtemp(dir=copy.parent, prefix=".new-")
     try:
-        found.save_to_disk(os.path.join(beside, "set"))
+        loaded.save_to_disk(os.path.join(beside, "set"))
         os.replace(os.path.join(beside, "set"), copy)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

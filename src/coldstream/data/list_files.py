@@ -29,11 +29,11 @@ def cub200(path: str | Path) -> tuple[Dataset, Dataset]:
     place = {number: index for index, number in enumerate(numbers)}
     sets = []
     for wanted in ("1", "0"):
-        mine = [number for number in sorted(images, key=int) if split.get(number) == wanted]
-        lost = next((number for number in mine if labels.get(number) not in place), None)
+        numbers_of_part = [number for number in sorted(images, key=int) if split.get(number) == wanted]
+        lost = next((number for number in numbers_of_part if labels.get(number) not in place), None)
         if lost is not None:
             raise ValueError(f"{files.where(base + _CUB_LISTS[1])} gives image {lost} no class of classes.txt")
-        chosen = [(f"images/{images[number]}", place[labels[number]]) for number in mine]
+        chosen = [(f"images/{images[number]}", place[labels[number]]) for number in numbers_of_part]
         sets.append(_make(files, base, "cub200", chosen, names))
     return sets[0], sets[1]
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coldstream.data import torchvision_sets as tv
-from coldstream.data.clips import cifar100_strips, gtsrb
-from coldstream.data.core50 import core50
-from coldstream.data.dataset import Dataset
-from coldstream.data.digits import digits
-from coldstream.data.folders import folder
-from coldstream.data.huggingface import huggingface
-from coldstream.data.list_files import cub200, mit_scenes
+from coldstream._lazy import FunctionsOf
 from coldstream.data.sources import VARIABLE, Entry, MissingData, Place, Source, data_root
 from coldstream.parsing import unknown
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coldstream.data.dataset import Dataset
+    from coldstream.data.sources import Pair
+
+clips, lists = FunctionsOf("coldstream.data.clips"), FunctionsOf("coldstream.data.list_files")
+cifar100_strips, gtsrb, cub200, mit_scenes = clips.cifar100_strips, clips.gtsrb, lists.cub200, lists.mit_scenes
+tv = FunctionsOf("coldstream.data.torchvision_sets")
+core50 = FunctionsOf("coldstream.data.core50_clips").core50
+digits = FunctionsOf("coldstream.data.built_in").digits
+folder: Callable[..., Pair] = FunctionsOf("coldstream.data.folders").folder
+huggingface: Callable[..., Pair] = FunctionsOf("coldstream.data.huggingface").huggingface
 _FASHION = "train-images-idx3-ubyte"
 
 DATASETS: dict[str, Source] = {
@@ -28,7 +35,7 @@ DATASETS: dict[str, Source] = {
         10,
         60_000,
         10_000,
-        "download=True; or put the four .gz files of https://github.com/zalandoresearch/fashion-mnist (Debian "
+        "put the four .gz files of https://github.com/zalandoresearch/fashion-mnist (Debian "
         "has them as the package dataset-fashion-mnist, in /usr/share/datasets) into fashion-mnist/",
         (
             Place(f"FashionMNIST/raw/{_FASHION}", tv.fashion_mnist),
@@ -42,7 +49,7 @@ DATASETS: dict[str, Source] = {
         10,
         50_000,
         10_000,
-        "download=True; or unpack cifar-10-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html",
+        "unpack cifar-10-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html",
         (Place("cifar-10-batches-py", tv.cifar10),),
         partial(tv.fetch, "CIFAR10"),
     ),
@@ -51,7 +58,7 @@ DATASETS: dict[str, Source] = {
         100,
         50_000,
         10_000,
-        "download=True; or unpack cifar-100-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html; or put "
+        "unpack cifar-100-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html; or put "
         "a zip of one strip a class there",
         (Place("cifar-100-python", tv.cifar100), Place("cifar100*.zip", cifar100_strips)),
         partial(tv.fetch, "CIFAR100"),
@@ -88,7 +95,7 @@ DATASETS: dict[str, Source] = {
         102,
         2_040,
         6_149,
-        "download=True; or put 102flowers.tgz, unpacked, imagelabels.mat and setid.mat of "
+        "put 102flowers.tgz, unpacked, imagelabels.mat and setid.mat of "
         "https://www.robots.ox.ac.uk/~vgg/data/flowers/102 into flowers-102/; or put it there as an image "
         "folder, also zipped",
         (Place("flowers-102", tv.flowers102), Place("flowers102*", folder)),
@@ -108,7 +115,7 @@ DATASETS: dict[str, Source] = {
         100,
         6_667,
         3_333,
-        "download=True; or unpack fgvc-aircraft-2013b.tar.gz of https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft",
+        "unpack fgvc-aircraft-2013b.tar.gz of https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft",
         (Place("fgvc-aircraft-2013b", tv.fgvc_aircraft),),
         partial(tv.fetch, "FGVCAircraft"),
     ),
@@ -135,12 +142,12 @@ def load_dataset(name: str, root: str | Path | None = None, download: bool = Fal
     root
         The folder of data sets; else the environment variable COLDSTREAM_DATA, else one in the user's cache.
     download
-        Whether a set that is not there may be downloaded, where that is possible.
+        Whether to download a missing set, if that is possible.
 
     Raises
     ------
     MissingData
-        If the set is not there. The message says where it was looked for and how to get it.
+        If the set is missing. The message says where it was looked for and how to get it.
 
     Examples
     --------
@@ -167,36 +174,36 @@ def load_dataset(name: str, root: str | Path | None = None, download: bool = Fal
 
 
 def catalog(root: str | Path | None = None) -> list[Entry]:
-    """Return all sets that have a name, with their official numbers, and whether they are there."""
+    """Return all named sets with their official numbers, and whether they are present."""
     base = data_root(root)
     entries = []
     for name, source in DATASETS.items():
-        found = [str(path) for place in source.places for path in sorted(base.glob(place.pattern))]
-        where = found[0] if found else str(base / source.where()) if source.places else ""
-        present = bool(found) or source.built_in is not None
-        entries.append(
-            Entry(name, source.title, source.classes, source.train, source.test, present, where, source.how)
-        )
+        paths = [str(path) for place in source.places for path in sorted(base.glob(place.pattern))]
+        where = paths[0] if paths else str(base / source.where()) if source.places else ""
+        present = bool(paths) or source.built_in is not None
+        how = source.instructions(name)
+        entries.append(Entry(name, source.title, source.classes, source.train, source.test, present, where, how))
     return entries
 
 
 def _load(name: str, source: Source, root: Path, download: bool) -> tuple[Dataset, Dataset]:
     if source.built_in is not None:
         return source.built_in()
-    found = source.find(root)
+    located = source.find(root)
     failed = ""
-    if found is None and download and source.fetch is not None:
+    if located is None and download and source.fetch is not None:
         try:
             source.fetch(root)
         except (OSError, RuntimeError, EOFError) as error:
             failed = f" Downloading failed: {error}."
-        found = source.find(root) if not failed else None
-    elif found is None and download:
+        located = source.find(root) if not failed else None
+    elif located is None and download:
         failed = " It cannot be downloaded by this program."
-    if found is None:
+    if located is None:
         raise MissingData(
             f"data set {name!r} is not here: looked for {source.where()} in {str(root)!r}.{failed} "
-            f"To get it: {source.how}. The folder is the argument root, else the environment variable {VARIABLE}."
+            f"To get it: {source.instructions(name)}. "
+            f"The folder is the argument root, else the environment variable {VARIABLE}."
         )
-    place, path = found
+    place, path = located
     return place.read(path)

@@ -1,4 +1,4 @@
-"""Parts of a data set, chosen by what the examples are and never by where they are stored."""
+"""Subsets of a data set, chosen by the identity of examples, independent of stored order."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def select(
     per_class: int | None = None,
     test_per_class: int | None = None,
 ) -> tuple[Dataset, Dataset]:
-    """Restrict both sets to the same classes, and to so many examples of each.
+    """Restrict both sets to the same classes, and to a number of examples per class.
 
-    Examples are taken in the order of a hash of their identity, so that the same ones are chosen however the set is
-    stored, and more of them contain the fewer. They stay in stored order: frames of a clip follow each other as
-    before. Names that no example has any more are dropped.
+    Examples are chosen in the order of a hash of their identity: the same ones however the set is stored, and a
+    larger selection contains a smaller one. They keep their stored order, so frames of a clip stay in sequence.
+    Classes without examples are dropped.
 
     Parameters
     ----------
     train, test
         The sets; they are not changed.
     classes
-        How many classes, the first by name, or which ones; None for all.
+        A number, for the first classes by name, or a list of names; None for all.
     per_class, test_per_class
-        At most so many examples of each class; None for all.
+        The maximum number of examples per class; None for all.
 
     Examples
     --------
@@ -56,16 +56,16 @@ def select(
 
 
 def split_fifth(labels: Indices, identities: Sequence[str]) -> tuple[Indices, Indices]:
-    """Return which examples are for training and which for testing where a set does not say.
+    """Return the indices for training and for testing, for a set without a test part.
 
-    Of each class, sorted by a hash of their identities, every fifth is for testing; a class of fewer than five has
-    none there.
+    Every fifth example of each class, in the order of a hash of their identities, is for testing; a class of fewer
+    than five has none.
     """
     marks = _hashes(identities)
     tested = np.zeros(len(labels), bool)
     for label in np.unique(labels):
-        mine = sorted(np.flatnonzero(labels == label).tolist(), key=marks.__getitem__)
-        tested[mine[4::5]] = True
+        members = sorted(np.flatnonzero(labels == label).tolist(), key=marks.__getitem__)
+        tested[members[4::5]] = True
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 
 
@@ -87,8 +87,8 @@ def _wanted(name: str, names: list[str], classes: int | Sequence[str] | None) ->
 def _restrict(dataset: Dataset, keep: tuple[str, ...], per_class: int | None) -> Dataset:
     place = {name: number for number, name in enumerate(keep)}
     moved = np.array([place.get(name, -1) for name in dataset.names], np.int64)[dataset.labels]
-    mine = np.flatnonzero(moved >= 0)
-    part = replace(dataset.take(mine), labels=moved[mine], names=keep)
+    kept = np.flatnonzero(moved >= 0)
+    part = replace(dataset.take(kept), labels=moved[kept], names=keep)
     return part if per_class is None else part.take(_first_of_each(part, per_class))
 
 

@@ -1,4 +1,4 @@
-"""Where data sets are looked for, and what is said when one is not there."""
+"""Where data sets are looked for, and how to get those that are missing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,28 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coldstream.data.dataset import Dataset
+if TYPE_CHECKING:
+    from coldstream.data.dataset import Dataset
 
-Pair = tuple[Dataset, Dataset]
+    Pair = tuple[Dataset, Dataset]
 VARIABLE = "COLDSTREAM_DATA"
 
 
 class MissingData(ValueError):
-    """A data set is not where it was looked for; the message says how to get it."""
+    """A data set was not at any of its places; the message says how to get it."""
+
+
+def how_to_download(name: str) -> str:
+    """Return the command that downloads a set, for messages.
+
+    Examples
+    --------
+    >>> print(how_to_download("cifar10"))
+    coldstream data get cifar10 (in Python: download=True)
+    """
+    return f"coldstream data get {name} (in Python: download=True)"
 
 
 def data_root(root: str | Path | None = None) -> Path:
@@ -35,36 +48,36 @@ def data_root(root: str | Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Place:
-    """A path below the data root, which may have a `*`, and what reads it."""
+    """A path below the data root, possibly with a `*`, and its reader."""
 
     pattern: str
     read: Callable[[Path], Pair]
 
     def find(self, root: Path) -> Path | None:
-        """Return what matches, or None; two matches are an error, because neither is the right one."""
-        found = sorted(root.glob(self.pattern))
-        if len(found) > 1:
-            which = ", ".join(path.name for path in found)
+        """Return the path that matches, or None; several matches are an error."""
+        matches = sorted(root.glob(self.pattern))
+        if len(matches) > 1:
+            which = ", ".join(path.name for path in matches)
             raise ValueError(f"several of {self.pattern} in {str(root)!r}: {which}; keep one, or give its path")
-        return found[0] if found else None
+        return matches[0] if matches else None
 
 
 @dataclass(frozen=True)
 class Source:
-    """One line of the registry: what a set is, where it is looked for and how one gets it.
+    """An entry of the registry: what a set is, where it is looked for and how to get it.
 
     Parameters
     ----------
     title, classes, train, test
-        What the official set is, and the numbers of its classes and images.
+        The official set and its numbers of classes and images.
     how
-        How to get it, for messages.
+        How to get it by hand, for messages.
     places
-        Where it may be, the first that is there is read.
+        Where it may be; the first that exists is read.
     fetch
-        What downloads it below the data root, where that is possible.
+        Downloads it below the data root, if that is possible.
     built_in
-        What returns it, for a set that needs no files.
+        Returns it, for a set that needs no files.
     """
 
     title: str
@@ -77,11 +90,15 @@ class Source:
     built_in: Callable[[], Pair] | None = None
 
     def find(self, root: Path) -> tuple[Place, Path] | None:
-        """Return the place that is there, and its path."""
+        """Return the first place that exists, and its path."""
         for place in self.places:
             if (path := place.find(root)) is not None:
                 return place, path
         return None
+
+    def instructions(self, name: str) -> str:
+        """Return how to get it under its name, for messages."""
+        return f"{how_to_download(name)}; or {self.how}" if self.fetch is not None else self.how
 
     def where(self) -> str:
         """Return the places, for messages."""

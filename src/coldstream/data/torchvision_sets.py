@@ -1,4 +1,4 @@
-"""Sets for which torchvision has a loader. It is imported only when one of them is asked for."""
+"""Sets for which torchvision has a loader. torchvision is imported on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from coldstream.data.dataset import Dataset, Pixels
 from coldstream.data.files import Files, LazyImages, in_memory_if_small
 from coldstream.data.sources import MissingData
-from coldstream.images import MAX_BYTES
+from coldstream.limits import MAX_BYTES
 
 
 def fashion_mnist(path: Path) -> tuple[Dataset, Dataset]:
@@ -71,7 +71,7 @@ def fgvc_aircraft(path: Path) -> tuple[Dataset, Dataset]:
 
 
 def fetch(name: str, root: Path) -> None:
-    """Let torchvision download one of its sets below `root`; `name` is that of its class."""
+    """Download a set of torchvision below `root`; `name` is the name of its class."""
     from torchvision import datasets
 
     root.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (RuntimeError, OSError, EOFError, LookupError, ValueError, AssertionError, zlib.error) as error:
         raise MissingData(
-            f"what is in {str(path)!r} is damaged or not complete ({error}); remove it and get it again"
+            f"{str(path)!r} is damaged or incomplete ({error}); delete it and download it again"
         ) from error
 
 

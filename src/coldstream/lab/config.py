@@ -28,28 +28,26 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import product
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from coldstream.augment import Policy
-from coldstream.learners import LEARNERS, REMIND, Learner, OfflineRecipe
-from coldstream.parsing import unknown
+from coldstream.lab.records import LearnerSettings
+from coldstream.lab.yaml_files import Loader
+from coldstream.learners import LEARNERS
+from coldstream.parsing import plain, unknown
+
+if TYPE_CHECKING:
+    from coldstream.learners import Learner, OfflineRecipe
 
 Settings = dict[str, Any]
 PRETRAINED = "pretrained"
 """The `init` of learners that begin from the weights of the section `pretrain`."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's safe loader, for which 1e-3 is a number too, as in YAML 1.2."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
+"""The settings of a learner that are its network's."""
+OF_THE_LAB = ("kind", "base_init", "per_update")
+"""Settings of a learner that belong to the lab, not to its class."""
 
 
 class _Part(BaseModel):
@@ -59,16 +57,31 @@ class _Part(BaseModel):
 class DataConfig(_Part):
     """Which data set, and how much of it."""
 
-    name: str = Field("digits", description="a name of `coldstream data list`, a folder or zip, or hf:NAME")
+    name: str = Field(
+        "digits",
+        description="a name of `coldstream data list`, a folder or zip, hf:NAME, or MODULE:FUNCTION of your own, "
+        "which returns two `coldstream.data.Dataset`, train and test",
+    )
     root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
     download: bool = Field(False, description="whether a set that is not there may be downloaded")
     classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
     per_class: int | None = Field(None, ge=1, description="only so many training images a class")
     test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_a_name(cls, tree: Any) -> Any:
+        """Read ``data: NAME`` as ``data: {name: NAME}``."""
+        return {"name": tree} if isinstance(tree, str) else tree
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the name is ``MODULE:FUNCTION``."""
+        return bool(re.fullmatch(r"[\w.]+:\w+", self.name)) and self.name.partition(":")[0] not in ("hf", "folder")
+
 
 _PLACE = ("root", "download")
-"""What of the data can be said once for all tasks."""
+"""Settings of the data that may be given once for all tasks."""
 
 
 class StreamConfig(_Part):
@@ -94,6 +107,8 @@ class RecipeConfig(_Part):
 
     def recipe(self) -> OfflineRecipe:
         """Return what the learners take."""
+        from coldstream.learners import OfflineRecipe
+
         return OfflineRecipe(**{field.name: getattr(self, field.name) for field in fields(OfflineRecipe)})
 
 
@@ -150,7 +165,7 @@ class Config(_Part):
     )
     stream: StreamConfig = StreamConfig()
     learner: Settings = Field(default_factory=dict, description="settings that all learners have in common")
-    learners: dict[str, Settings] = Field({"cssl": {}}, min_length=1)
+    learners: dict[str, Settings] = Field({"cold-start": {}}, min_length=1)
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
     offline: OfflineConfig = OfflineConfig()
     base: BaseConfig = BaseConfig()
@@ -166,19 +181,23 @@ class Config(_Part):
     @model_validator(mode="before")
     @classmethod
     def _place_for_all_tasks(cls, tree: Any) -> Any:
-        """Let tasks without a `root` or `download` of their own have those of `data`."""
+        """Copy `root` and `download` of `data` to the tasks that do not set them."""
         tasks, data = (tree.get(part) if isinstance(tree, dict) else None for part in ("tasks", "data"))
         if not isinstance(tasks, dict) or not isinstance(data, dict):
             return tree
         common = {key: data[key] for key in _PLACE if key in data}
-        return {**tree, "tasks": {t: {**common, **own} if isinstance(own, dict) else own for t, own in tasks.items()}}
+        named = {task: {"name": one} if isinstance(one, str) else one for task, one in tasks.items()}
+        return {
+            **tree,
+            "tasks": {task: {**common, **one} if isinstance(one, dict) else one for task, one in named.items()},
+        }
 
     @model_validator(mode="after")
     def _has_one_kind_of_data(self) -> Config:
-        own = [key for key, value in self.data if key not in _PLACE and value != getattr(DataConfig(), key)]
-        if self.tasks and own:
+        given = [key for key, value in self.data if key not in _PLACE and value != getattr(DataConfig(), key)]
+        if self.tasks and given:
             raise ValueError(
-                f"data.{own[0]} is of an experiment without tasks: each of the tasks has its own data; beside "
+                f"data.{given[0]} is of an experiment without tasks: each of the tasks has its own data; beside "
                 f"tasks, only {' and '.join(f'data.{key}' for key in _PLACE)} can be given, for all of them"
             )
         return self
@@ -201,48 +220,46 @@ class Config(_Part):
 DIGITS: Settings = {
     "name": "digits",
     "stream": {"test_every": 2},
-    "learner": {"model": "resnet8-16", "codec": "quantize(4)", "capacity": "1MB", "replay": 100, "augment": "crop"},
 }
-"""The main job: settings chosen for small grey digits."""
+"""The main job: `ColdStart()`, as a user gets it, on small grey digits."""
 
 
-def learner_class(kind: str) -> type[Learner]:
+def load_object(what: str, place: str) -> Any:
+    """Return what a user names by ``module:name``, from the current folder or the path; `what` is for errors."""
+    module, _, name = place.partition(":")
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever a user's file does when it is loaded
+        raise ValueError(f"{what} {place!r} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove("")
+
+
+def learner_class(kind: str) -> type[Learner[Any]]:
     """Return the learner of a registered name, or of ``module:Class`` in the current folder or on the path."""
     if ":" not in kind:
         if kind not in LEARNERS:
             raise unknown("learner", kind, LEARNERS)
         return LEARNERS[kind]
-    module, _, name = kind.partition(":")
-    sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except Exception as error:  # whatever a file of the user's does when it is loaded
-        raise ValueError(f"learner {kind!r} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove("")
-    if not (inspect.isclass(found) and issubclass(found, Learner)):
+    from coldstream.learners import Learner
+
+    loaded = load_object("learner", kind)
+    if not (inspect.isclass(loaded) and issubclass(loaded, Learner)):
         raise ValueError(f"learner {kind!r} is not a class derived from coldstream.Learner")
-    return found
+    return loaded
 
 
-def _settings_of(kind: type[Learner]) -> Settings:
-    """Return all settings of a learner and their defaults, those that it hands on to its base classes included."""
-    defaults: Settings = {}
-    for owner in kind.__mro__:
-        if "__init__" not in vars(owner):
-            continue
-        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
-        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
-        defaults = {**own, **defaults}
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return defaults
+def _settings_of(kind: type[Learner[Any]]) -> Settings:
+    """Return all settings of a learner and their defaults."""
+    fields = kind.Settings.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
 
 def _check_common(config: Config) -> None:
     """Refuse a common setting that no learner has; one that some have is for those."""
-    kinds = {learner_class(str(own.get("kind", "cssl"))) for own in (config.learner, *config.learners.values())}
-    known = {key for kind in (*kinds, *LEARNERS.values()) for key in _settings_of(kind)} | {"kind"}
+    kinds = {learner_class(str(one.get("kind", "cold-start"))) for one in (config.learner, *config.learners.values())}
+    known = {key for kind in (*kinds, *LEARNERS.values()) for key in _settings_of(kind)} | {"kind", "per_update"}
     for key in config.learner:
         if key == "seed":
             raise ValueError("setting 'learner.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
@@ -250,12 +267,12 @@ def _check_common(config: Config) -> None:
             raise unknown("setting of a learner", key, sorted(known - {"seed"}))
 
 
-def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings]:
+def learner_settings(config: Config, name: str) -> tuple[type[Learner[Any]], Settings]:
     """Return a learner's class and all its settings, defaults spelled out."""
-    own = {key: value for key, value in config.learners[name].items() if key != "base_init"}
-    kind = learner_class(str(own.pop("kind", config.learner.get("kind", "cssl"))))
+    special = {key: value for key, value in config.learners[name].items() if key not in OF_THE_LAB}
+    kind = learner_class(_kind_of(config, name))
     defaults = _settings_of(kind)
-    given = {**{key: value for key, value in config.learner.items() if key in defaults}, **own}
+    given = {**{key: value for key, value in config.learner.items() if key in defaults}, **special}
     for key in given:
         if key == "seed":
             raise ValueError(f"setting 'learners.{name}.seed': seeds are the experiment's; write seeds: [0, 1, 2]")
@@ -263,32 +280,45 @@ def learner_settings(config: Config, name: str) -> tuple[type[Learner], Settings
             raise unknown(f"setting of learner {name!r} ({kind.__name__})", key, [d for d in defaults if d != "seed"])
     settings = {**defaults, **given}
     settings.pop("seed", None)
-    for key, value in settings.items():
-        if value is inspect.Parameter.empty:
+    for key, field in kind.Settings.model_fields.items():
+        if field.is_required() and key not in given:
             raise ValueError(f"learner {name!r} ({kind.__name__}) needs setting {key!r}, which has no default")
     return kind, settings
 
 
+def ran_with(config: Config, name: str) -> LearnerSettings:
+    """Return what a learner runs with that its class does not say."""
+    kind, settings = learner_settings(config, name)
+    defaults = _settings_of(kind)
+    changed = {key: value for key, value in settings.items() if value != defaults[key]}
+    if asks_for_base_init(config, name):
+        changed["base_init"] = True
+    if (number := per_update(config, name)) > 1:
+        changed["per_update"] = number
+    return LearnerSettings(kind=_kind_of(config, name), changed={key: plain(value) for key, value in changed.items()})
+
+
+def _kind_of(config: Config, name: str) -> str:
+    return str({**config.learner, **config.learners[name]}.get("kind", "cold-start"))
+
+
 def asks_for_base_init(config: Config, name: str) -> bool:
-    """Return whether a learner is base-initialised although `init` gives it weights: `base_init: true` of its own."""
+    """Return whether a learner is base-initialised although `init` gives it weights: its `base_init: true`."""
     asked = config.learners[name].get("base_init", False)
     if not isinstance(asked, bool):
         raise ValueError(f"setting 'learners.{name}.base_init': true or false, not {asked!r}")
     kind, _ = learner_settings(config, name)
-    if asked and (kind.batch_incremental or kind.base_init is Learner.base_init):
+    if asked and kind.batch_incremental:
         raise ValueError(f"learner {name!r} ({kind.__name__}) has no base initialisation; leave base_init out")
     return asked
 
 
-def read_config(path: Path) -> Settings:
-    """Read a YAML file into a tree of settings."""
-    try:
-        tree = yaml.load(path.read_text(), _Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {error}") from error
-    if tree is not None and not isinstance(tree, dict):
-        raise ValueError(f"{path}: a config is a tree of settings, not {type(tree).__name__}")
-    return tree or {}
+def per_update(config: Config, name: str) -> int:
+    """Return how many new examples a learner takes into one update: its `per_update`, or that of all, or 1."""
+    number = {**config.learner, **config.learners[name]}.get("per_update", 1)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"setting 'learners.{name}.per_update': a whole number from 1, not {number!r}")
+    return number
 
 
 def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
@@ -298,14 +328,16 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         if not equals or not key.strip():
             raise ValueError(f"--set takes key=value, such as learner.replay=50, not {change!r}")
         try:
-            value = yaml.load(text, _Loader)
-        except yaml.YAMLError:
+            value = yaml.load(text, Loader)
+        except (yaml.YAMLError, ValueError, RecursionError):
             raise ValueError(f"--set {change!r}: the value is not YAML; quote it: --set '{key}=\"...\"'") from None
         tree = _with(tree, key.strip().split("."), value)
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ValueError("\n".join(_explain(one) for one in error.errors())) from None
+    from coldstream.augment import Policy
+
     recipes = [config.offline, config.base, *([config.pretrain] if config.pretrain else [])]
     for policy in (*(recipe.augment for recipe in recipes), *config.offline.augments):
         Policy.parse(policy)
@@ -313,6 +345,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
     for name in config.learners:
         kind, settings = learner_settings(config, name)
         asks_for_base_init(config, name)
+        per_update(config, name)
         if settings.get("init") == PRETRAINED and config.pretrain is None:
             raise ValueError(
                 f"learner {name!r} has init: {PRETRAINED}, and nothing says on what; add a section pretrain: "
@@ -332,6 +365,8 @@ def learner_changes(kinds: Sequence[str], *, default: bool) -> list[str]:
 
     The default experiment's network is too small for REMIND, which gets the next larger one there.
     """
+    from coldstream.learners import REMIND
+
     names = [kind.rpartition(":")[2].lower() for kind in kinds]
     if len(set(names)) < len(names):
         raise ValueError(f"--learner: two of {', '.join(kinds)} have the same name; put them into a file under two")
@@ -368,7 +403,7 @@ def _explain(error: Any) -> str:
 
 def _fields(name: str, annotation: Any) -> list[str]:
     if name == "learner":
-        return list(_settings_of(LEARNERS["cssl"]))
+        return list(_settings_of(LEARNERS["cold-start"]))
     return list(getattr(_without_none(annotation), "model_fields", ()))
 
 
@@ -384,9 +419,10 @@ def write_config(config: Config) -> str:
     tree = config.model_dump(mode="json")
     for name in config.learners:
         _, settings = learner_settings(config, name)
-        given = {**config.learner, **config.learners[name]}
-        beside = {"base_init": True} if asks_for_base_init(config, name) else {}
-        tree["learners"][name] = {"kind": given.get("kind", "cssl"), **beside, **settings}
+        beside: Settings = {"base_init": True} if asks_for_base_init(config, name) else {}
+        if (number := per_update(config, name)) > 1:
+            beside["per_update"] = number
+        tree["learners"][name] = {"kind": _kind_of(config, name), **beside, **settings}
     tree["learner"] = {}
     return yaml.safe_dump(tree, sort_keys=False)
 

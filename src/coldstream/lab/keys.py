@@ -6,7 +6,7 @@ import ast
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ _ROOT = Path(__file__).parents[2]
 
 
 @lru_cache
-def code_version(*modules: str) -> str:
+def code_version(*modules: str, alone: str | None = None) -> str:
     """Return a hash of the code of modules of this package, and of all in it that they import.
 
-    A change of code that could change a result changes the hash. Comments, docstrings and layout do not. A method
-    that is added leaves the results of the others valid.
+    `alone` is a module whose imports do not count. A change of code that could change a result changes the hash.
+    Comments, docstrings and layout do not. A method that is added leaves the results of the others valid.
     """
     digest = hashlib.sha256()
-    for file in sorted(sources(*modules)):
+    beside = {file for name in (alone,) if name and (file := _file(name))}
+    for file in sorted(sources(*modules) | beside):
         digest.update(str(file.relative_to(_ROOT)).encode() + b"\0" + code_of(file) + b"\0")
     return digest.hexdigest()[:16]
 
@@ -46,19 +47,29 @@ def _is_text(line: ast.stmt) -> bool:
 @lru_cache
 def sources(*modules: str) -> frozenset[Path]:
     """Return the files of modules and of everything in this package that they import, at the top or later."""
-    found: set[Path] = set()
-    waiting = [file for name in modules if (file := _file(name))]
+    files = _closure([file for name in modules if (file := _file(name))], _imported)
+    compiled = {file.with_name("kernels.c") for file in files if file.name == "native.py"}
+    return frozenset(files | compiled)
+
+
+def _closure(files: Iterable[Path], imported: Callable[[Path], Iterator[Path]]) -> set[Path]:
+    """Return files and all that they import, directly or not."""
+    closure: set[Path] = set()
+    waiting = list(files)
     while waiting:
         file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting += _imported(file)
-    compiled = {file.with_name("kernels.c") for file in found if file.name == "native.py"}
-    return frozenset(found | compiled)
+        if file not in closure:
+            closure.add(file)
+            waiting += imported(file)
+    return closure
 
 
 def _imported(file: Path) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(file.read_text())):
+    """Return the modules of this package that a file imports; not those that it needs for type checking alone."""
+    tree = ast.parse(file.read_text())
+    for block in _type_checking(tree):
+        block.body = []
+    for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -66,7 +77,27 @@ def _imported(file: Path) -> Iterator[Path]:
             # What is imported from a package may be a module of it, or a name that its __init__ has.
             parts = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [part if _file(part) else node.module for part in parts]
-        yield from (found for name in names if (found := _file(name)))
+            loaded = _loaded_on_use(node.module)
+            names += [loaded[alias.name] for alias in node.names if alias.name in loaded]
+        yield from (path for name in names if (path := _file(name)))
+
+
+def _type_checking(tree: ast.AST) -> Iterator[ast.If]:
+    """Return the blocks of a file that are for type checking alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield node
+
+
+@lru_cache
+def _loaded_on_use(package: str) -> dict[str, str]:
+    """Return in which modules the names are that a package loads when they are asked for: it declares their types."""
+    file = _file(package)
+    if file is None or file.name != "__init__.py":
+        return {}
+    blocks = _type_checking(ast.parse(file.read_text()))
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom) and node.module]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def _file(module: str) -> Path | None:
@@ -76,25 +107,21 @@ def _file(module: str) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def learner_version(kind: type) -> str:
-    """Return a hash of the source that a learner's results depend on.
+def learner_version(kind: type, job: str = "coldstream.lab.units") -> str:
+    """Return a hash of the source that a learner's results depend on, computed by the module `job`.
 
-    Of a user's own, also of the files that it and its base classes are written in, and of the modules beside these
-    that they import.
+    It includes the readers of data sets: images that stay in files are decoded while a learner streams. For a class
+    outside of this package, it includes the files of the class and of its base classes, and the modules in the same
+    folders that these import.
     """
     owners = [owner.__module__ for owner in kind.__mro__ if owner.__module__.startswith("coldstream.")]
-    version = code_version(*sorted(set(owners)), "coldstream.lab.jobs")
-    found: set[Path] = set()
-    waiting = [Path(inspect.getfile(owner)) for owner in kind.__mro__ if _is_users(owner.__module__)]
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting += _beside(file)
-    if not found:
+    readers = [f"coldstream.data.{file.stem}" for file in (_ROOT / "coldstream" / "data").glob("[a-z]*.py")]
+    version = code_version(*sorted({*owners, *readers}), "coldstream.lab.evaluation", alone=job)
+    files = [Path(inspect.getfile(owner)) for owner in kind.__mro__ if _is_users(owner.__module__)]
+    if not files:
         return version
     digest = hashlib.sha256()
-    for file in sorted(found):
+    for file in sorted(_closure(files, _beside)):
         digest.update(file.name.encode() + b"\0" + code_of(file) + b"\0")
     return version + digest.hexdigest()[:16]
 
@@ -113,7 +140,7 @@ def _beside(file: Path) -> Iterator[Path]:
             names = [node.module] if node.module else [alias.name for alias in node.names]
         for name in names:
             path = file.parent.joinpath(*name.split("."))
-            yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+            yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
 
 
 def content_of(path: Any) -> str | None:
@@ -124,9 +151,9 @@ def content_of(path: Any) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def key_of(facts: dict[str, Any]) -> str:
-    """Return the address of a result that depends on these facts."""
-    text = json.dumps(_with_names(facts), sort_keys=True, default=str)
+def key_of(dependencies: dict[str, Any]) -> str:
+    """Return the address of a result: a hash of everything that it depends on."""
+    text = json.dumps(_with_names(dependencies), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

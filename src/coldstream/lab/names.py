@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coldstream.data import DATASETS
-from coldstream.lab.config import Settings, read_config
-from coldstream.parsing import unknown
+from coldstream.lab.yaml_files import read_config
+
+if TYPE_CHECKING:
+    from coldstream.lab.config import Settings
 
 _YAML = (".yaml", ".yml")
 
@@ -23,6 +25,8 @@ def settings_of(text: str) -> Settings:
 
     Where an experiment has the name of a data set, the experiment is meant: it was put there by the user.
     """
+    from coldstream.data import DATASETS
+
     path, named = Path(text), experiments_here()
     data = text in DATASETS or ":" in text or path.exists() or len(path.parts) > 1 or path.suffix == ".zip"
     if path.suffix in _YAML or text in named:
@@ -36,29 +40,9 @@ def settings_of(text: str) -> Settings:
     return {"name": name, "data": {"name": text}}
 
 
-def paper_rows(text: str, scale: str) -> dict[str, list[str]]:
-    """Return the rows of the paper that ``paper``, ``paper/ROW`` or ``paper/ROW/PART`` names, and their parts.
-
-    Empty for any other text.
-    """
-    from coldstream.paper import ROWS, SCALES, get_row
-
-    head, _, rest = text.partition("/")
-    if head != "paper":
-        return {}
-    if scale not in SCALES:
-        raise unknown("scale", scale, SCALES)
-    name, _, part = rest.partition("/")
-    chosen = [get_row(name)] if name else list(ROWS.values())
-    found = {row.name: list(row.experiments(scale)) for row in chosen}
-    if part:
-        if part not in found[chosen[0].name]:
-            raise unknown(f"part of {chosen[0].name}", part, found[chosen[0].name])
-        return {chosen[0].name: [part]}
-    return found
-
-
 def _neither(text: str, named: dict[str, Path]) -> ValueError:
+    from coldstream.data import DATASETS
+
     near = [
         f"the {kind} {name!r}"
         for kind, names in (("data set", DATASETS), ("experiment", named))

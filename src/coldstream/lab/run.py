@@ -1,4 +1,4 @@
-"""Jobs at work: one after another in this process, or several at once in processes of their own."""
+"""Running jobs: one after another in this process, or several at once in worker processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coldstream.lab.jobs import Job, Stopped
 
 
 class Show(Protocol):
-    """Who shows how far the jobs are."""
+    """Shows the progress of jobs."""
 
     def update(self, job: Job, done: int, total: int, note: str) -> None: ...
     def finished(self, job: Job) -> None: ...
@@ -33,12 +33,12 @@ class Silent:
 def run_jobs(experiment: Experiment, workers: int = 1, show: Show | None = None) -> None:
     """Run what is not finished. Ctrl-C or SIGTERM stops every job at a checkpoint and raises `Stopped`."""
     show = show or Silent()
-    pending = [(number, job) for number, job in enumerate(experiment.jobs) if not job.finished]
+    pending = [job for job in experiment.jobs if not job.finished]
     with _stop_request() as wanted:
         if workers > 1 and len(pending) > 1:
             _run_in_processes(experiment, pending, min(workers, len(pending)), show, wanted)
             return
-        for _, job in pending:
+        for job in pending:
 
             def watch(done: int, total: int, note: str, job: Job = job) -> bool:
                 show.update(job, done, total, note)
@@ -72,14 +72,14 @@ def _stop_request() -> Iterator[list[int]]:
 
 
 def _run_in_processes(
-    experiment: Experiment, pending: list[tuple[int, Job]], workers: int, show: Show, wanted: list[int]
+    experiment: Experiment, pending: list[Job], workers: int, show: Show, wanted: list[int]
 ) -> None:
     context = multiprocessing.get_context("spawn")
     todo: Any = context.Queue()
     messages: Any = context.Queue()
     stop = context.Event()
-    for number, _ in pending:
-        todo.put(number)
+    for job in pending:
+        todo.put(job.key)
     for _ in range(workers):
         todo.put(None)
     threads = experiment.config.threads or max(1, (os.cpu_count() or 1) // workers)
@@ -95,20 +95,20 @@ def _run_in_processes(
     finally:
         for name, value in kept.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-    jobs = dict(pending)
+    jobs = {job.key: job for job in pending}
     failures = []
     try:
         while any(process.is_alive() for process in processes) or not messages.empty():
             if wanted:
                 stop.set()
             try:
-                kind, number, *rest = messages.get(timeout=0.2)
+                kind, key, *rest = messages.get(timeout=0.2)
             except queue.Empty:
                 continue
             if kind == "update":
-                show.update(jobs[number], *rest)
+                show.update(jobs[key], *rest)
             elif kind == "finished":
-                show.finished(jobs[number])
+                show.finished(jobs[key])
             else:
                 failures.append(rest[0])
                 stop.set()
@@ -136,27 +136,28 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
     assert parent is not None
 
     def stopped() -> bool:
-        """Whether nobody wants the work any more; a parent that was killed cannot say so."""
+        """Return whether to stop: on request, or because the parent process was killed."""
         return bool(stop.is_set()) or not parent.is_alive()
 
-    jobs = Experiment.open(path).jobs
+    experiment = Experiment.open(path)
     while not stopped():
         try:
-            number = todo.get(timeout=1)
+            key = todo.get(timeout=1)
         except queue.Empty:
             continue
-        if number is None:
+        if key is None:
             return
 
-        def watch(done: int, total: int, note: str, number: int = number) -> bool:
-            messages.put(("update", number, done, total, note))
+        def watch(done: int, total: int, note: str, key: str = key) -> bool:
+            messages.put(("update", key, done, total, note))
             return stopped()
 
+        job = experiment.job(key)
         try:
-            jobs[number].run(watch)
-            messages.put(("finished", number))
+            job.run(watch)
+            messages.put(("finished", key))
         except Stopped:
             return
         except (ValueError, OSError, FloatingPointError) as error:
-            messages.put(("failed", number, f"{jobs[number].title}: {error}"))
+            messages.put(("failed", key, f"{job.title}: {error}"))
             return

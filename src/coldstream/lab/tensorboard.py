@@ -6,27 +6,32 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from coldstream.lab.records import Record
+from coldstream.lab.records import EventResult
 
 
-class Board:
-    """Writes each test into a folder for TensorBoard; a file is opened with the first, so that looking makes none."""
+def check_tensorboard() -> None:
+    """Refuse where the package is missing."""
+    if find_spec("tensorboard") is None:
+        raise ValueError("tensorboard: true needs the package tensorboard: pip install coldstream[tensorboard]")
+
+
+class TensorBoardLog:
+    """Writes each test into a folder for TensorBoard; the first one opens the file."""
 
     def __init__(self, path: Path) -> None:
-        if find_spec("tensorboard") is None:
-            raise ValueError("tensorboard: true needs the package tensorboard: pip install coldstream[tensorboard]")
+        check_tensorboard()
         self._path = path
         self._writer: Any = None
 
-    def log(self, event: Record) -> None:
+    def log(self, event: EventResult) -> None:
         """Write the numbers of one test; on return they can be read."""
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer = SummaryWriter(str(self._path))
-        of = f"{event['task']}/" if "task" in event else ""
+        prefix = "" if event.task is None else f"{event.task}/"
         for number in ("accuracy", "top5", "ece"):
-            self._writer.add_scalar(f"{of}{number}", event[number], event["step"])
+            self._writer.add_scalar(f"{prefix}{number}", getattr(event, number), event.step)
         self._writer.flush()
 
     def close(self) -> None:

@@ -2,405 +2,286 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from coldstream.augment import Policy
-from coldstream.data import Dataset
-from coldstream.learners.base import Example
-from coldstream.learners.confidence.temperature import Calibration
-from coldstream.learners.inputs import id_key, whole
-from coldstream.learners.recipes import AUTO, FIXED, paper_recipe
-from coldstream.learners.replaying import ReplayLearner
-from coldstream.learners.training.engine import Normalise, check_compile
-from coldstream.learners.training.prefetch import Ahead, check_prefetch, prefetches
-from coldstream.models import ModelLike
-from coldstream.randomness import generator, torch_seed
-from coldstream.replay import ReplayBuffer, one_hot
+from coldstream.labels import Label
+from coldstream.learners.base import Example, Learner, Shape
+from coldstream.learners.recipes import PAPER_POLICY, paper_recipe
+from coldstream.learners.replaying import Rates, ReplaySettings
+from coldstream.learners.settings import PolicyText, checked
+from coldstream.learners.tasks import TaskBatch, TaskState, others, update_tasks
+from coldstream.learners.training.engine import Engine, check_compile
+from coldstream.learners.training.prefetch import Background, check_prefetch, prefetches
+from coldstream.replay import one_hot
 from coldstream.replay.codecs import check_chain
 
 
-class Replayed(NamedTuple):
-    """What a step replays: rows of the buffer, and what is in them, augmented."""
+class CSSLSettings(ReplaySettings):
+    """Settings of CSSL."""
 
-    rows: NDArray[np.int64]
+    codec: Annotated[str, checked(check_chain)] = "raw"
+    """How stored examples are compressed, such as ``"resize(0.66)|quantize(6)"``, ``"jpeg(90)"`` or ``"raw"``."""
+    augment: PolicyText = PAPER_POLICY
+    """The policy of augmentation, such as ``"crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"``, the paper's,
+    or ``"none"``, the only one for vectors."""
+    compile: Annotated[bool, checked(check_compile)] = False
+    """Whether full batches go through torch.compile: half a minute at first, then faster steps on small networks,
+    with other last bits (docs/performance.md)."""
+    prefetch: Annotated[str | bool, checked(check_prefetch)] = "auto"
+    """Whether the next replayed examples are decoded and augmented while the network learns, with the same bits.
+    ``"auto"``: where that is free, on a GPU, from disk, or with a core to spare."""
+
+
+@dataclass
+class Batch:
+    """What an update learns from: new examples first, then replayed ones."""
+
+    step: int
+    new: Sequence[Example]
+    rows: list[int]
+    """Rows of the head of the new examples' classes."""
+    slots: NDArray[np.int64]
+    """Slots of the replayed examples in the buffer."""
+    draws: tuple[int, ...]
+    """How many examples each draw from the buffer gave: they follow each other in `slots`."""
     items: NDArray[Any]
+    """The images, augmented or about to be: all of them, or the replayed ones alone where those were prefetched."""
+    policy: Policy
+    """How the images are augmented and mixed."""
+    targets: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    extras: list[NDArray[np.float32] | None] = field(default_factory=list)
+    """What was stored beside each replayed example (`CSSL.extra`)."""
+    forward: Tensor | None = None
+    update: Future[None] | None = None
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits (rows of the batch, rows of the head) of the update's forward pass; waits for it."""
+        if self.update is not None:
+            self.update.result()
+        assert self.forward is not None, "the update has not begun"
+        return self.forward
 
 
-STRONG = "crop|flip|autoaugment(cifar10)"
-"""What augment="auto" does to half of the examples; to the others, only what it begins with, crops and flips.
+class CSSL(Learner[TaskState]):
+    """The paper's algorithm: a deep network learns from one image at a time, from random weights, with no classes.
 
-Not the paper's Mixup and CutMix: on short streams and small networks they cost accuracy (docs/first-labels.md).
-"""
-SHARE = 0.5
-LOOK_AT = 0.1
-"""For each replayed example so many that are kept back are looked at, for each new one at least one."""
+    Every image is learned at once, together with replayed ones, all augmented, and stored compressed. This is
+    Algorithm 1 and nothing else; `coldstream.ColdStart` adds our recipe for short streams.
 
-
-def read_policy(augment: str, items: str) -> tuple[bool, Policy]:
-    """Return whether settings are those that come with "auto", and the policy."""
-    if items == "vectors":
-        if augment not in ("auto", "none"):
-            raise ValueError(f"augment={augment!r} is for images; vectors take augment='none'")
-        return False, Policy.parse("none")
-    text = augment.strip()
-    if text == "auto":
-        return True, Policy.parse(STRONG).at(SHARE)
-    if text.startswith("auto(") and text.endswith(")"):
-        return True, Policy.parse(text[5:-1]).at(SHARE)
-    return False, Policy.parse(augment)
-
-
-class CSSL(ReplayLearner):
-    """Learns a deep network from one image at a time, from nothing: random weights, no classes, no data.
-
-    Parameters
-    ----------
-    model
-        A name of `coldstream.models.MODELS`, an nn.Module that maps (N, C, H, W) to features (N, d), or a function
-        that makes one. The head is the learner's and grows with the classes.
-    init
-        ``"random"``; a weights file; the name of torchvision's weights for the model (``"IMAGENET1K_V1"``); a
-        `Dataset` to base-initialise on, or ``"base"``, for one that `base_init` will be given.
-    size, channels
-        Of the network's input. None: as the first image has them, at most 64 pixels a side.
-    classes
-        The number of classes (of each task) where it is known in advance. None: open, the head grows by a row a
-        class.
-    codec
-        How stored examples are compressed, such as ``"resize(0.66)|quantize(6)"``, ``"jpeg(90)"`` or ``"raw"``.
-    capacity
-        Of the replay buffer: ``"30MB"``, a number of examples, or None for no bound. With tasks, of each one's.
-    storage
-        ``"memory"``, ``"disk"`` or ``"disk:FOLDER"``, for buffers larger than main memory.
-    replay
-        B, the examples replayed in each update beside the new one. With tasks, the new one is among the B.
-    sample
-        ``"uniform"``; ``"class-balanced"``; or ``"least-replayed"``, balanced too, and within a class the more the
-        less often an example was replayed. None, here and for the other settings whose default that is: as
-        augment="auto" has it, or with a fixed policy, and for vectors, as the paper has it
-        (`coldstream.learners.recipes`).
-    evict
-        ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
-        ``-samplepairing``).
-    augment
-        ``"auto"``, our recipe for every length of stream; ``"auto(crop|randaugment|mixup(0.1))"``, the same with a
-        policy of your own, of which what comes after crops and flips is done to half of the examples. Or a fixed
-        policy, such as ``"crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`` or ``"none"``: the paper's
-        algorithm as it is.
-    average
-        Whether predictions are made with the average of the latest weights
-        (`coldstream.learners.training.averaging`).
-    calibrate
-        Whether the temperature of predictions is found on examples that are kept back from replay, or where
-        neighbours in the stream are near-duplicates, on some before they are learned
-        (`coldstream.learners.confidence.temperature`), and predictions leave room for classes that have not come
-        (`coldstream.learners.confidence.unseen`).
-    passes
-        At most so many updates a new example, as long as all that is known is stored and fits several times into a
-        batch.
-    warm_up
-        Whether `rate` is that of a full batch: one of fewer rows, as the first ones are, has so much less of it.
-    normalize
-        ``"half"``, ``"imagenet"``, ``"cifar10"``, ``"cifar100"`` or (mean, std) of pixels in [0, 1].
-    zoom
-        For predictions: the share of the scaled side that the centre crop keeps (ImageNet's test crop: 0.875).
-    rate
-        ``"inverse-sqrt(0.1)"``, ``"constant(0.01)"``, ``"linear(0.1, 0.001)"`` (needs `counts`) or ``"remind(0.1)"``.
-    counts
-        Examples of each label that will come, where known; with tasks, of each (task, label).
-    strategy
-        With tasks, how an update is shared among them: ``"full+separate"``, ``"full+sum"``, ``"split+separate"`` or
-        ``"split+sum"`` (`coldstream.learners.replaying`).
-    momentum, weight_decay
-        Of SGD.
-    seed
-        Every draw is a function of (seed, step, what is drawn).
-    device, precision, memory_format
-        Where and how the network computes: ``"cuda"``; ``"float32"``, ``"float64"``, ``"bfloat16"``;
-        ``"auto"``, ``"channels_last"``, ``"contiguous"``.
-    compile
-        Whether full batches go through torch.compile: half a minute at first, then faster steps on small networks,
-        with other last bits (docs/performance.md).
-    prefetch
-        Whether the next replayed examples are decoded and augmented while the network learns, with the same bits.
-        ``"auto"``: where that is free, on a GPU, from disk, or with a core to spare.
-    items
-        ``"images"``, or ``"vectors"`` of numbers (for `coldstream.ColdStreamClassifier`).
+    Two hooks are for methods that derive from this one (docs/own-learner.md): `loss`, what an update minimises, and
+    `extra`, what is stored beside an example.
 
     Examples
     --------
     >>> import numpy as np
-    >>> learner = CSSL(replay=8, size=8)
+    >>> learner = CSSL(replay=8, size=8, augment="crop|flip")
     >>> learner.predict_one(np.zeros((8, 8, 3), np.uint8)) is None
     True
-    >>> for shade, label in [(0, "dark"), (255, "bright")] * 4:
+    >>> for shade, label in [(0, "dark"), (255, "bright")] * 8:
     ...     id = learner.learn_one(np.full((8, 8, 3), shade, np.uint8), label)
     >>> learner.predict_one(np.full((8, 8, 3), 250, np.uint8)), id
-    ('bright', 7)
+    ('bright', 15)
     """
 
-    _OWN = (*ReplayLearner._OWN, "_calibration")
-
-    def __init__(
-        self,
-        *,
-        model: ModelLike = "resnet8-16",
-        init: str | Path | Dataset = "random",
-        size: int | tuple[int, int] | None = None,
-        channels: int | None = None,
-        classes: int | None = None,
-        codec: str = "raw",
-        capacity: str | int | None = "1GB",
-        storage: str = "memory",
-        replay: int = 100,
-        sample: str | None = None,
-        evict: str = "largest-class",
-        augment: str = "auto",
-        average: bool | None = None,
-        calibrate: bool | None = None,
-        passes: int | None = None,
-        warm_up: bool | None = None,
-        normalize: Normalise = "half",
-        zoom: float = 1.0,
-        rate: str | float = "inverse-sqrt(0.1)",
-        counts: Mapping[Any, int] | None = None,
-        strategy: str = "full+separate",
-        momentum: float = 0.9,
-        weight_decay: float | None = None,
-        seed: int = 0,
-        device: str = "cpu",
-        precision: str = "float32",
-        memory_format: str = "auto",
-        compile: bool = False,
-        prefetch: str | bool = "auto",
-        items: str = "images",
-        **others: Any,
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "others", "__class__")}
-        check_chain(codec)
-        self._auto, self.policy = read_policy(augment, items)
-        usual = AUTO if self._auto else FIXED
-        given |= {name: value for name, value in usual.items() if given[name] is None}
-        self.passes = whole("passes", given["passes"], 1)
-        for name in ("average", "calibrate", "warm_up"):
-            if not isinstance(given[name], bool):
-                raise ValueError(f"{name} is True, False or None, not {given[name]!r}")
-        self._averages, self._calibrates = given["average"], given["calibrate"]
-        self._warms_up = given["warm_up"]
-        check_compile(compile)
-        check_prefetch(prefetch)
-        self._ahead: Ahead[Replayed] = Ahead()
-        mine = ("codec", "augment", "average", "calibrate", "passes", "warm_up", "compile", "prefetch")
-        own = {name: given.pop(name) for name in mine}
-        super().__init__(own, **given, **others)
+    Settings = CSSLSettings
+    settings: CSSLSettings
+    multi_task = True
+    draws = 1
+    """Independent draws of `replay` examples from the buffer in each update."""
+    _prefetched: tuple[tuple[int, ...], tuple[NDArray[np.int64], tuple[int, ...], NDArray[Any]]] | None = None
+    """A key that says for which step and state of the buffer; slots, draws and augmented items."""
 
     @torch.inference_mode(mode=False)
-    def _learn(self, new: Sequence[Example]) -> None:
-        known = len(self.classes)
-        rate, labels = self._begin(new)
-        for row in range(known, len(self.classes)):
-            self._hurry(row)
-        step, items, policy = self.step, np.stack([example.item for example in new]), self._policy
-
-        # Sample data from the replay buffer to combine with new data, augmented
-        replayed, x = self._ahead.take((step, len(new))) or self._replay(step, len(new), items)
-        if len(x) == len(replayed):  # this was done ahead, when the new data had not come
-            x = np.concatenate([policy.augment(items, self.seed, step, (0, len(new) + len(x))), x])
-        y = np.concatenate([one_hot(labels, self._rows), self.buffer.targets(replayed, self._rows)])
-        self.buffer.count(replayed)
-        if self._warms_up:
-            rate *= len(x) / (len(new) + self._beside(len(new)))
-
-        # Neither of the next two depends on the update: they come first, so that what the next step will replay
-        # can be made ready meanwhile.
-        stored: list[tuple[int, int]] = []
-        try:
-            for example, label in zip(new, labels, strict=True):
+    def _learn(self, task: TaskState, new: Sequence[Example]) -> None:
+        rate, rows = self._begin(task, new)
+        # Sample data from the replay buffer to combine with new data
+        batch = self._sample(task, new, rows)
+        # Augment new and replayed data
+        self._augment(task, batch)
+        # Update all model parameters over augmented new and replayed data
+        with self._update(task, batch, rate):
+            for place in range(len(new)):
                 # Compress and store the new data example for replay
-                key, packed = id_key(example.id), self.buffer.compress(example.item)
-                hold = self._meet(example.item, label, key, label < known)
-                self._count(label, key)
-                stored.append((key, label))
-                self.buffer.store(packed, label, key, held_out=hold)
-                if hold:
-                    self._calibration.hold(self.buffer, key)
+                self._store(task, batch, place)
                 # Evict data from the replay buffer to maintain capacity
-                self.buffer.evict(self._draw("evict"))
+                task.buffer.evict(task.draw(self.step, "evict"))
                 self.step += 1
-            if self._prefetches and not self._tasks:
-                following, count = self.step, len(new)
-                self._ahead.begin((following, count), lambda: self._replay(following, count))
 
-            # Update all model parameters over augmented new and replayed data
-            inputs, targets = self.engine.prepare(x, y, policy, self.seed, step)
-            self._update(inputs, targets, rate, step)
-            self._practise(rate, step)
-            self._look()
-        except BaseException:  # not learned, so not kept
-            self._take_back(stored, step)
-            raise
+    # Hooks.
+
+    def loss(self, logits: Tensor, batch: Batch, targets: Tensor) -> Tensor:
+        """Return what an update minimises.
+
+        Parameters
+        ----------
+        logits
+            (rows of the batch, rows of the head), with gradient.
+        batch
+            The new examples come first, `len(batch.new)` of them, then the replayed ones (`batch.draws`); what was
+            stored beside these is in `batch.extras`.
+        targets
+            Class probabilities in the layout of `logits`: one-hot, or mixed where the policy mixes.
+        """
+        return F.cross_entropy(logits, targets)
+
+    def extra(self, batch: Batch) -> Sequence[NDArray[np.float32]] | None:
+        """Return a vector to store beside each new example, or None for nothing; `batch.logits` may be used."""
+        return None
+
+    # The words of the algorithm.
+
+    def _begin(self, task: TaskState, new: Sequence[Example]) -> tuple[float, list[int]]:
+        """Return the learning rate of an update, and the head rows of new examples, which are opened if need be."""
+        rate = self.rates.mean(task, (example.label for example in new))
+        rows = [task.classes.enter(example.label) for example in new]
+        self._grow(task)
+        return rate, rows
+
+    def _sample(self, task: TaskState, new: Sequence[Example], rows: list[int]) -> Batch:
+        """Draw what is replayed beside new examples, or take what was prefetched."""
+        count = self.settings.beside(task, len(self.tasks), len(new))
+        key = (self.step, count, len(new), task.buffer.version)
+        prefetched, self._prefetched = self._prefetched, None
+        if prefetched is not None and prefetched[0] == key:
+            slots, draws, items = prefetched[1]
+        else:
+            slots, draws = self._draw(task, self.step, count)
+            items = np.concatenate([np.stack([example.item for example in new]), task.buffer.items(slots)])
+        extras = task.buffer.extra_of(slots)
+        return Batch(self.step, new, rows, slots, draws, items, self._policy(task), extras=extras)
+
+    def _draw(self, task: TaskState, step: int, count: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+        """Return the slots of replayed examples, and how many each draw gave."""
+        roles = ["sample", *(f"sample {number}" for number in range(2, self.draws + 1))]
+        slots = [task.buffer.sample(count, task.draw(step, role)) for role in roles]
+        return np.concatenate(slots), tuple(map(len, slots))
+
+    def _augment(self, task: TaskState, batch: Batch) -> None:
+        """Augment the batch, and give it targets."""
+        policy, new = batch.policy, len(batch.new)
+        if len(batch.items) == len(batch.slots):  # the replayed ones were prefetched, before the new ones had come
+            fresh = np.stack([example.item for example in batch.new])
+            fresh = policy.augment(fresh, task.seed, batch.step, (0, new + len(batch.items)))
+            batch.items = np.concatenate([fresh, batch.items])
+        else:
+            batch.items = policy.augment(batch.items, task.seed, batch.step, (0, len(batch.items)))
+        replayed = task.buffer.targets(batch.slots, task.rows)
+        batch.targets = np.concatenate([one_hot(batch.rows, task.rows), replayed])
+        task.buffer.count(batch.slots)
+
+    @contextmanager
+    def _update(self, task: TaskState, batch: Batch, rate: float) -> Iterator[None]:
+        """Update the network, and let the caller store the new examples meanwhile.
+
+        With prefetching the update runs in a thread of its own while the examples are stored and the next step's
+        batch is prepared; otherwise before that.
+        """
+
+        def work() -> None:
+            update_tasks(self.engine, self._strategy, self._batches(task, batch), rate, batch.step)
+
+        if not self._prefetching or task.name is not None:
+            work()
+            yield
+            return
+        update = batch.update = self._background.start(work)
+        try:
+            yield
+            with suppress(Exception):  # the step that needs it does it again, and says what is wrong
+                self._prefetch(task, len(batch.new))
+        finally:
+            update.result()
+
+    def _store(self, task: TaskState, batch: Batch, place: int, *, held_out: bool = False) -> None:
+        """Count, compress and store a new example, with what the method keeps beside it."""
+        example, row, extras = batch.new[place], batch.rows[place], self.extra(batch)
+        packed = task.buffer.compress(example.item)
+        extra = None if extras is None else np.asarray(extras[place], np.float32)
+        task.count(row, example.key)
+        task.buffer.store(packed, row, example.key, held_out=held_out, extra=extra)
+
+    # What is behind them.
+
+    def _set_up(self) -> None:
+        if self.settings.items == "vectors" and self.settings.augment != "none":
+            raise ValueError(f"augment={self.settings.augment!r} is for images; vectors take augment='none'")
+        self.rates = Rates(self.settings)
+        self.policy = Policy.parse(self.settings.augment)
+        self._background = Background()
+        self._prefetching = False
+
+    def _policy(self, task: TaskState) -> Policy:
+        """Return the policy as it is now for a task."""
+        return self.policy
 
     @property
-    def _policy(self) -> Policy:
-        """The policy as it is now: strong for all where half a batch of near-duplicates would be learned by heart."""
-        return self.policy.at(1.0) if self._auto and self._calibration.duplicates else self.policy
+    def _strategy(self) -> str:
+        return self.settings.strategy if len(self.tasks) > 1 else "full+separate"
 
-    def _meet(self, item: NDArray[Any], label: int, key: int, known: bool) -> bool:
-        """Test the network on a new example where that is a fair test; return whether to keep it back from replay."""
-        if not (self._auto or self._calibrates):
-            return False
-        mine, row = self._calibration, self.buffer.index.find(key)
-        if row is not None:  # learned before
-            return self.buffer.index.is_held_out(row)
-        fair = mine.meet(self.buffer, item, label, key, self._draw("likeness"), known)
-        if not self._calibrates:
-            return False
-        if fair and known:
-            mine.hear(*self._answers(item[None], [label]))
-        if mine.duplicates and mine.held:
-            mine.release(self.buffer)
-        return mine.wants(self.classes.counts[label])
+    def _batches(self, task: TaskState, batch: Batch) -> Iterator[TaskBatch]:
+        """Give the batch of the new examples, then one of replayed examples alone for each other task."""
+        yield self._prepared(task, batch)
+        shares = self.settings.shares_of(task, len(self.tasks))
+        for other in others(self.tasks, task):
+            slots, draws = self._draw(other, batch.step, shares[other.number])
+            policy = self._policy(other)
+            items = policy.augment(other.buffer.items(slots), other.seed, batch.step, (0, len(slots)))
+            extras, targets = other.buffer.extra_of(slots), other.buffer.targets(slots, other.rows)
+            other.buffer.count(slots)
+            if len(slots):
+                yield self._prepared(other, Batch(batch.step, [], [], slots, draws, items, policy, targets, extras))
 
-    def _answers(self, items: NDArray[Any], labels: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return logits of all that can be predicted, and the right column: of merged classes, the likeliest one."""
-        seen, columns = set(self.classes.seen()), dict[int, list[int]]()
-        rows = [row for row, into in enumerate(self.classes.into) if into in seen]
-        for column, row in enumerate(rows):
-            columns.setdefault(self.classes.into[row], []).append(column)
-        logits = self.engine.logits(items)[:, rows]
-        right = [
-            max(columns[label], key=lambda column: each[column]) for each, label in zip(logits, labels, strict=True)
-        ]
-        return logits, np.array(right, np.int64)
+    def _prepared(self, task: TaskState, batch: Batch) -> TaskBatch:
+        """Return a batch as the network takes it, normalised and mixed, with its loss."""
 
-    def _hurry(self, row: int) -> None:
-        """Let the average follow closely: this row's class is new."""
-        if self.engine.average:
-            self.engine.average.hurry(row, self._tasks.count_classes(self))
+        def loss(logits: Tensor, targets: Tensor) -> Tensor:
+            batch.forward = logits.detach()
+            return self.loss(logits, batch, targets)
 
-    def _practise(self, rate: float, step: int) -> None:
-        """Go over all that is stored, again and again, while that is so little that a batch has room for it.
+        inputs, targets = self.engine.prepare(batch.items, batch.targets, batch.policy, task.seed, batch.step)
+        return TaskBatch(task, inputs, targets, loss)
 
-        Not where the network knows more than what is stored, which it would forget: other tasks, or classes of which
-        nothing is stored, as after base initialisation.
-        """
-        stored = len(self.buffer) - self.buffer.index.held_out
-        times = min(self.passes, self.replay // max(1, stored))
-        known, here = len(self.classes.seen()), np.count_nonzero(self.buffer.index.sizes.view)
-        if times < 2 or known < 2 or here < known or len(self._tasks) > 1:
-            return
-        rows = self.buffer.sample(stored, self._draw("practise"))
-        items, y = self.buffer.items(rows), self.buffer.targets(rows, self._rows)
-        for number in range(1, times):
-            seed = torch_seed(self.seed, step, f"pass {number}")
-            x = self._policy.augment(items, seed, step)
-            self.engine.update(*self.engine.prepare(x, y, self._policy, seed, step), rate, seed, step)
+    def _prefetch(self, task: TaskState, new: int) -> None:
+        """Draw, decode and augment what the next step replays beside as many new examples."""
+        count, buffer = self.settings.beside(task, len(self.tasks), new), task.buffer
+        slots, draws = self._draw(task, self.step, count)
+        place = (new, new + len(slots))
+        items = self._policy(task).augment(buffer.items(slots), task.seed, self.step, place)
+        self._prefetched = (self.step, count, new, buffer.version), (slots, draws, items)
 
-    def _look(self) -> None:
-        """Find on the examples that were kept back, of each task, how sure predictions may be."""
-        here, shares = self._tasks.at, self._shares() if self._tasks else {}
-        try:
-            for task in self._tasks.each(self):
-                if self._calibration.earns(max(1.0, LOOK_AT * shares.get(task, self.replay))):
-                    rows = np.array([*self._calibration.rows(self.buffer).values()], np.int64)
-                    if len(rows):
-                        labels = self.buffer.index.labels.view[rows].tolist()
-                        self._calibration.fit(*self._answers(self.buffer.items(rows), labels))
-        finally:
-            self._tasks.turn_to(self, here)
+    def _build(self, shape: Shape) -> Engine:
+        engine = super()._build(shape)
+        self._prefetching = prefetches(self.settings.prefetch, engine.device, self.settings.storage)
+        return engine
 
-    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
-        return super()._logits(items) / self._calibration.temperature
+    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> TaskState:
+        if self.settings.compile and not self.tasks:
+            engine.compile_for(self.settings.replay * self.draws + (basics["name"] is None))
+        dtype = "float32" if self.settings.items == "vectors" else "uint8"
+        return TaskState(**basics, replay_buffer=self.settings.new_buffer(shape, dtype, self.settings.codec))
 
-    def _novelty(self) -> float:
-        if not self._calibrates or self.classes.limit == len(self.classes):
-            return 0.0
-        return self._calibration.novelty.chance(set(self.classes.seen()))
+    def _check(self, task: TaskState, example: Example) -> None:
+        task.buffer.check(example.item)
+        self.rates.of(task, example.label)
 
-    def _replay(self, step: int, new: int, items: NDArray[Any] | None = None, count: int | None = None) -> Replayed:
-        """Sample, decode and augment what is replayed in a step beside `new` new items, and those where given."""
-        count = self._beside(new) if count is None else count
-        rows = self.buffer.sample(count, generator(self.seed, step, "sample"))
-        x = self.buffer.items(rows)
-        if items is not None:
-            x, new = np.concatenate([items, x]), 0
-        return Replayed(rows, self._policy.augment(x, self.seed, step, (new, new + len(x))))
-
-    def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
-        rows, x = self._replay(step, 0, count=count)
-        y = self.buffer.targets(rows, self._rows)
-        self.buffer.count(rows)
-        return self.engine.prepare(x, y, self._policy, self.seed, step) if len(rows) else None
-
-    def _take_back(self, stored: list[tuple[int, int]], step: int) -> None:
-        """Forget new examples whose update failed; what was evicted for them does not come back."""
-        self.step = step
-        if self._last is not None and id_key(self._last[0]) in dict(stored):
-            self._last = None
-        for key, label in stored:
-            self._forget(key)
-            self._uncount(label)
-            self.classes.updates[label] -= 1
-
-    # Edits change what the next step would replay.
-
-    def _relabel(self, key: int, row: int) -> None:
-        self._ahead.drop()
-        if self.classes.counts[row] == 1:
-            self._hurry(row)
-        super()._relabel(key, row)
-
-    def _forget(self, key: int) -> None:
-        self._ahead.drop()
-        super()._forget(key)
-        self._calibration.drop(self.buffer, key)
-
-    def _merge(self, old: int, new: int) -> None:
-        self._ahead.drop()
-        super()._merge(old, new)
-        self._calibration.merge(old, new)
-
-    def _check(self, example: Example) -> None:
-        self.buffer.check(example.item)
-        super()._check(example)
-
-    def _build_own(self, shape: tuple[int, ...]) -> None:
-        super()._build_own(shape)
-        self._calibration = Calibration()
-
-    def _forget_network(self) -> None:
-        self._ahead.drop()
-        self._calibration = Calibration()
-        super()._forget_network()
-
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._own_state()
-        return {**plain, "calibration": self._calibration.state()}, arrays
-
-    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore_own(plain, arrays)
-        self._calibration.restore(plain["calibration"])
-
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        if self.settings["compile"]:
-            self.engine.compile_for(self.replay + (0 if self._tasks else 1))
-        self._prefetches = prefetches(self.settings["prefetch"], self.engine.device, self.settings["storage"])
-
-    def _new_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
-        dtype = "float32" if self.settings["items"] == "vectors" else "uint8"
-        return self._make_buffer(shape, dtype, self.settings["codec"])
+    def _renamed(self, task: TaskState, old: Label, new: Label) -> None:
+        self.settings = self.rates.rename(task, old, new, self.settings)
 
     @classmethod
-    def paper(cls, name: str, *, counts: Mapping[Any, int] | None = None, **changes: Any) -> CSSL:
-        """Return the paper's fixed recipe: ``cifar100``, ``imagenet``, ``core50`` or ``multi-task``.
+    def paper(cls, name: str, *, counts: Mapping[Any, int] | None = None, **changes: Any) -> Self:
+        """Return the learner of an experiment of the paper: ``cifar100``, ``imagenet``, ``core50``, ``multi-task``.
 
         Parameters
         ----------

@@ -3,22 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from coldstream.learners.base import Example
-from coldstream.learners.network import NetworkLearner
-from coldstream.parsing import unknown
+from coldstream.data import Dataset
+from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.features import frozen_features
+from coldstream.learners.settings import NetworkSettings, checked, number, one_of
+from coldstream.learners.tasks import TaskState
+from coldstream.learners.training.engine import Engine
+from coldstream.models import check_init
 
 COVARIANCES = ("plastic", "fixed")
-_STATISTICS = ("covariance", "means", "seen")
 
 
-class DeepSLDA(NetworkLearner):
+class DeepSLDASettings(NetworkSettings):
+    """Settings of deep SLDA."""
+
+    covariance: Annotated[str, one_of(COVARIANCES, "covariance")] = "plastic"
+    """``"plastic"``, updated by every example, or ``"fixed"``, as base initialisation left it. Fixed without base
+    initialisation is zero, which makes this the nearest class mean."""
+    shrinkage: Annotated[float, number(above=0, most=1)] = 1e-4
+    """ε."""
+    init: Annotated[str | Path | Dataset, checked(check_init)] = "base"
+    """The frozen weights: ``"base"``, trained by `base_init`, which must come first; a weights file or torchvision's
+    name; or ``"random"``."""
+
+
+@dataclass(kw_only=True)
+class Statistics(TaskState):
+    """The state of a task: the covariance Σ, the class means μ, and how many examples made them."""
+
+    covariance: NDArray[np.float64]
+    means: NDArray[np.float64]
+    seen: NDArray[np.int64]
+    updates: int = 0
+    linear: tuple[Tensor, Tensor] | None = None
+    """The classifier that follows from them, once it was needed."""
+
+    def update(self, x: NDArray[np.float64], row: int, plastic: bool) -> None:
+        """Update the statistics with the features of an example."""
+        n = self.updates
+        away = x - self.means[row]
+        if plastic:
+            self.covariance *= n / (n + 1)
+            self.covariance += np.outer(away * (n / (n + 1) ** 2), away)
+        self.means[row] += away / (self.seen[row] + 1)
+        self.seen[row] += 1
+        self.updates += 1
+        self.linear = None
+
+    def solve(self, epsilon: float) -> tuple[Tensor, Tensor]:
+        """Return Λμ and -½ μᵀΛμ of every class.
+
+        With ε above 0 the matrix is positive definite, so its inverse is the pseudo-inverse of the published code,
+        and a Cholesky factorisation gives Λμ without it. Only where features are so large that ε is lost in rounding
+        beside them does the pseudo-inverse cut directions off, and is taken itself.
+        """
+        matrix = (1 - epsilon) * torch.from_numpy(self.covariance)
+        matrix.diagonal().add_(epsilon)
+        means = torch.from_numpy(self.means).T
+        if epsilon <= len(matrix) * torch.finfo(matrix.dtype).eps * float(matrix.trace()):
+            weight = torch.linalg.pinv(matrix, hermitian=True) @ means
+        else:
+            weight = torch.cholesky_solve(means, torch.linalg.cholesky(matrix))
+        return weight, -0.5 * (means * weight).sum(0)
+
+
+class DeepSLDA(Learner[Statistics]):
     """A mean a class and one covariance for all, updated by every example; nothing is stored, nothing replayed.
 
     For features x of an example of class k, of which c came before, as the n-th update from 0, with the mean as it
@@ -34,133 +92,66 @@ class DeepSLDA(NetworkLearner):
     Base initialisation takes the classes' means and, for Σ, the OAS estimate around them, with n the number of
     examples. Examples that are streamed again count again: there is nothing by which they could be known. For the
     same reason `relabel` and `forget` find no example, and `undo` takes back a count but not the statistics.
-
-    Parameters
-    ----------
-    covariance
-        ``"plastic"``, updated as above, or ``"fixed"``, as base initialisation left it. Fixed without base
-        initialisation is zero, which makes this the nearest class mean.
-    shrinkage
-        ε.
-    init
-        Where the frozen weights come from: ``"base"``, to be trained by `base_init` before anything else; a weights
-        file or torchvision's name; or ``"random"``, features of a network that never learned.
-    **settings
-        Those of `coldstream.learners.network.NetworkLearner`.
     """
 
+    Settings = DeepSLDASettings
+    settings: DeepSLDASettings
     stores = ""
-    as_tested = True
-
-    covariance: NDArray[np.float64]
-    means: NDArray[np.float64]
-    seen: NDArray[np.int64]
-    updates: int
-    _linear: tuple[Tensor, Tensor] | None
     multi_task = True
-    _OWN = (*NetworkLearner._OWN, *_STATISTICS, "updates", "_linear")
+    crops_as_tested = True
 
-    def __init__(
-        self, *, covariance: str = "plastic", shrinkage: float = 1e-4, init: Any = "base", **settings: Any
-    ) -> None:
-        if covariance not in COVARIANCES:
-            raise unknown("covariance", covariance, COVARIANCES)
-        if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float)) or not 0 < shrinkage <= 1:
-            raise ValueError(f"shrinkage is a number above 0 and at most 1, not {shrinkage!r}")
-        super().__init__({"covariance": covariance, "shrinkage": shrinkage}, init=init, **settings)
-
-    def _learn(self, new: Sequence[Example]) -> None:
-        features = self._features(np.stack([example.item for example in new]))
-        rows = [self.classes.enter(example.label) for example in new]
-        self._open_rows()
+    def _learn(self, task: Statistics, new: Sequence[Example]) -> None:
+        features = frozen_features(self.engine, np.stack([example.item for example in new]))
+        rows = [task.classes.enter(example.label) for example in new]
+        self._grow(task)
         for x, row in zip(features.astype(np.float64), rows, strict=True):
-            self._update(x, row)
-            self.classes.counts[row] += 1
-            self.classes.updates[row] += 1
+            task.update(x, row, self.settings.covariance == "plastic")
+            task.classes.counts[row] += 1
+            task.classes.updates[row] += 1
             self.step += 1
 
-    def _update(self, x: NDArray[np.float64], row: int) -> None:
-        n = self.updates
-        away = x - self.means[row]
-        if self.settings["covariance"] == "plastic":
-            self.covariance *= n / (n + 1)
-            self.covariance += np.outer(away * (n / (n + 1) ** 2), away)
-        self.means[row] += away / (self.seen[row] + 1)
-        self.seen[row] += 1
-        self.updates += 1
-        self._linear = None
-
-    def _logits(self, items: NDArray[Any]) -> NDArray[np.float64]:
-        if self._linear is None:
-            self._linear = self._solve()
-        weight, bias = self._linear
-        scores: NDArray[np.float64] = (torch.from_numpy(self._features(items)).double() @ weight + bias).numpy()
+    def _logits(self, task: Statistics, items: NDArray[Any]) -> NDArray[np.float64]:
+        if task.linear is None:
+            task.linear = task.solve(self.settings.shrinkage)
+        weight, bias = task.linear
+        features = torch.from_numpy(frozen_features(self.engine, items)).double()
+        scores: NDArray[np.float64] = (features @ weight + bias).numpy()
         return scores
 
-    def _solve(self) -> tuple[Tensor, Tensor]:
-        """Return Λμ and -½ μᵀΛμ of every class.
+    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> Statistics:
+        d = engine.features
+        return Statistics(**basics, covariance=np.zeros((d, d)), means=np.zeros((0, d)), seen=np.zeros(0, np.int64))
 
-        With ε above 0 the matrix is positive definite, so its inverse is the pseudo-inverse of the published code,
-        and a Cholesky factorisation gives Λμ without it. Only where features are so large that ε is lost in rounding
-        beside them does the pseudo-inverse cut directions off, and is taken itself.
-        """
-        epsilon = self.settings["shrinkage"]
-        matrix = (1 - epsilon) * torch.from_numpy(self.covariance)
-        matrix.diagonal().add_(epsilon)
-        means = torch.from_numpy(self.means).T
-        if epsilon <= len(matrix) * torch.finfo(matrix.dtype).eps * float(matrix.trace()):
-            weight = torch.linalg.pinv(matrix, hermitian=True) @ means
-        else:
-            weight = torch.cholesky_solve(means, torch.linalg.cholesky(matrix))
-        return weight, -0.5 * (means * weight).sum(0)
-
-    def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
+    def _after_base_init(
+        self, task: Statistics, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]
+    ) -> None:
         from sklearn.covariance import OAS  # takes seconds, which those who stream from given weights need not wait
 
-        features = self._features(items).astype(np.float64)
+        features = frozen_features(self.engine, items).astype(np.float64)
         for row in np.unique(rows):
-            mine = features[rows == row]
-            self.means[row], self.seen[row] = mine.mean(axis=0), len(mine)
+            members = features[rows == row]
+            task.means[row], task.seen[row] = members.mean(axis=0), len(members)
         if len(rows) > 1:  # one example is its class's mean and has no covariance
-            self.covariance = OAS(assume_centered=True).fit(features - self.means[rows]).covariance_
-        self.updates = len(rows)
+            task.covariance = OAS(assume_centered=True).fit(features - task.means[rows]).covariance_
+        task.updates = len(rows)
 
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        self._begin_own()
-
-    def _build_own(self, shape: tuple[int, ...]) -> None:
-        super()._build_own(shape)
-        self._begin_own()
-
-    def _begin_own(self) -> None:
-        d = self.engine.classifier.features
-        self.covariance, self.means, self.seen = np.zeros((d, d)), np.zeros((0, d)), np.zeros(0, np.int64)
-        self.updates, self._linear = 0, None
-
-    def _forget_network(self) -> None:
-        super()._forget_network()
-        self.updates = 0
-        self._linear = None
-        for name in _STATISTICS:
-            self.__dict__.pop(name, None)
-
-    def _open_rows(self) -> None:
-        super()._open_rows()
-        if more := len(self.classes) - len(self.means):
-            self.means = np.concatenate([self.means, np.zeros((more, self.means.shape[1]))])
-            self.seen = np.concatenate([self.seen, np.zeros(more, np.int64)])
+    def _grow(self, task: Statistics) -> None:
+        super()._grow(task)
+        if more := len(task.classes) - len(task.means):
+            task.means = np.concatenate([task.means, np.zeros((more, task.means.shape[1]))])
+            task.seen = np.concatenate([task.seen, np.zeros(more, np.int64)])
 
     def _frozen(self) -> nn.Module:
-        return self.engine.classifier.body
+        return self.engine.body
 
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._own_state()
-        arrays |= {f"slda.{name}": getattr(self, name).copy() for name in _STATISTICS}
-        return {**plain, "updates": self.updates}, arrays
+    def _task_state(self, task: Statistics) -> State:
+        plain, arrays = super()._task_state(task)
+        arrays |= {f"slda.{name}": getattr(task, name).copy() for name in ("covariance", "means", "seen")}
+        return {**plain, "updates": task.updates}, arrays
 
-    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore_own(plain, arrays)
-        self.updates = int(plain["updates"])
-        for name in _STATISTICS:
-            setattr(self, name, arrays[f"slda.{name}"].copy())
+    def _restore_task(self, task: Statistics, plain: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore_task(task, plain, arrays)
+        task.updates = int(plain["updates"])
+        task.covariance, task.means, task.seen = (
+            arrays[f"slda.{name}"].copy() for name in ("covariance", "means", "seen")
+        )

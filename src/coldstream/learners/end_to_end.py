@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from coldstream.learners.batches import Progress, above_zero, at_shares
-from coldstream.learners.exemplars import ExemplarLearner
-from coldstream.learners.inputs import whole
-from coldstream.learners.training.engine import Engine
+from coldstream.learners.base import Arrays, Shape, State
+from coldstream.learners.batches import BatchLearner, Progress, Trained, at_shares
+from coldstream.learners.exemplars import ExemplarSettings, ExemplarTask
+from coldstream.learners.settings import BelowOne, number, whole_from
+from coldstream.learners.training.engine import Engine, TrainedHead
 
 
 def cross_distilled_loss(
@@ -30,7 +31,35 @@ def cross_distilled_loss(
     return loss
 
 
-class EndToEnd(ExemplarLearner):
+class EndToEndSettings(ExemplarSettings):
+    """Settings of end-to-end incremental learning."""
+
+    epochs: Annotated[int, whole_from(1)] = 40
+    """Epochs of the training at the end of a batch; the rate is divided by 10 after every quarter of them."""
+    weight_decay: BelowOne = 1e-4
+    """Weight decay of SGD."""
+    temperature: Annotated[float, number(above=0)] = 2.0
+    """Softmax temperature of the distillation loss."""
+    fine_epochs: Annotated[int, whole_from(0)] = 30
+    """Epochs of the balanced fine-tuning; the rate is divided by 10 after every third. 0: none."""
+    fine_rate: Annotated[float, number(above=0)] = 0.01
+    """The learning rate that the fine-tuning begins with."""
+
+
+@dataclass(kw_only=True)
+class EndToEndTask(ExemplarTask):
+    """The state of the stream: also the classes that were first taught together."""
+
+    heads: list[list[int]] = field(default_factory=list)
+
+    def with_new_head(self) -> list[list[int]]:
+        """Return the heads, with one more for the classes that have examples and belong to none."""
+        old = {row for head in self.heads for row in head}
+        new = [row for row in self.present() if row not in old]
+        return [*self.heads, new] if new else self.heads
+
+
+class EndToEnd(BatchLearner[EndToEndTask]):
     """End-to-end incremental learning: the cross-distilled loss, one head a step, and balanced fine-tuning.
 
     The classes that are first taught together make up a head. When a batch ends, the network goes on from its
@@ -41,91 +70,63 @@ class EndToEnd(ExemplarLearner):
 
     As in the official code the distillation loss is not scaled by the temperature's square. The publication's noise
     on the gradients, and its changes of brightness and contrast, are left out: crops and flips as everywhere here.
-
-    Parameters
-    ----------
-    exemplars
-        Kept in all once a batch has ended (2,000 in the publication). None: every example (the CSSL paper).
-    temperature
-        Of the distillation.
-    epochs, rate
-        Of the training; the rate is divided by 10 after every quarter of the epochs.
-    fine_epochs, fine_rate
-        Of the balanced fine-tuning; the rate is divided by 10 after every third. 0 epochs: none.
-    batch, momentum, weight_decay, augment
-        Of both.
-    **settings
-        `storage`, and those of `coldstream.learners.network.NetworkLearner`.
     """
 
-    def __init__(
-        self,
-        *,
-        exemplars: int | None = 2000,
-        temperature: float = 2.0,
-        epochs: int = 40,
-        rate: float = 0.1,
-        fine_epochs: int = 30,
-        fine_rate: float = 0.01,
-        batch: int = 128,
-        momentum: float = 0.9,
-        weight_decay: float = 1e-4,
-        augment: str = "crop|flip",
-        **settings: Any,
-    ) -> None:
-        own = {"temperature": above_zero("temperature", temperature)}
-        own |= {"fine_epochs": whole("fine_epochs", fine_epochs, 0), "fine_rate": above_zero("fine_rate", fine_rate)}
-        self._heads: list[list[int]] = []
-        settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
-        settings |= {"momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(own, exemplars=exemplars, **settings)
+    Settings = EndToEndSettings
+    settings: EndToEndSettings
 
-    def _train(self, fresh: set[int], progress: Progress | None) -> tuple[Engine, int]:
-        epochs, fine_epochs = self.settings["epochs"], self.settings["fine_epochs"] if self._heads else 0
+    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> EndToEndTask:
+        return EndToEndTask(**basics, replay_buffer=self._new_buffer(shape))
+
+    def _train(self, task: EndToEndTask, fresh: set[int], progress: Progress | None) -> Trained:
+        epochs, fine_epochs = self.settings.epochs, self.settings.fine_epochs if task.heads else 0
         total = epochs + fine_epochs
 
         recipe = self._recipe(drops=at_shares(epochs, (1 / 4, 2 / 4, 3 / 4)))
-        trained = self._copied(self.engine.classifier)
-        held = self._held_to(self.engine, self._heads)
-        steps = self._fit(trained, recipe, progress, epochs=(0, total), after=self._steps, **held)
+        engine, head = self._copied(task, self.engine.copy_body(), task.head)
+        how = self._held_to(task, self.engine, task.head, task.heads)
+        trained = self._fit(task, engine, head, recipe, progress, epochs=(0, total), after=task.steps, **how)
         if not fine_epochs:
-            return trained, steps
+            return trained
 
-        rate, drops = self.settings["fine_rate"], at_shares(fine_epochs, (1 / 3, 2 / 3))
+        rate, drops = self.settings.fine_rate, at_shares(fine_epochs, (1 / 3, 2 / 3))
         recipe = self._recipe(epochs=fine_epochs, rate=rate, drops=drops)
-        tuned, which = self._copied(trained.classifier), self._balanced(trained)
-        held = self._held_to(trained, self._with_new_head())
-        steps = self._fit(tuned, recipe, progress, which=which, epochs=(epochs, total), after=steps, **held)
-        return tuned, steps
+        engine, head = self._copied(task, trained.engine.copy_body(), trained.head)
+        which, after = task.balanced(trained.engine), trained.steps
+        how = self._held_to(task, trained.engine, trained.head, task.with_new_head())
+        done = (epochs, total)
+        return self._fit(task, engine, head, recipe, progress, which=which, epochs=done, after=after, **how)
 
-    def _held_to(self, teacher: Engine, heads: list[list[int]]) -> dict[str, Any]:
+    def _held_to(
+        self, task: EndToEndTask, teacher: Engine, teaching_head: TrainedHead, heads: list[list[int]]
+    ) -> dict[str, Any]:
         """Return how `train_offline` holds these heads to what another network gives."""
-        known = sorted(row for head in self._with_new_head() for row in head)
+        known = sorted(row for head in task.with_new_head() for row in head)
 
         def teach(inputs: Tensor, targets: Tensor) -> Tensor:
-            return torch.cat([targets, teacher.teach(inputs)], dim=1) if heads else targets
+            return torch.cat([targets, teacher.teach(teaching_head, inputs)], dim=1) if heads else targets
 
         def loss(logits: Tensor, both: Tensor) -> Tensor:
             rows = logits.shape[1]
             return cross_distilled_loss(
-                logits, both[:, :rows], both[:, rows:], known, heads, self.settings["temperature"]
+                logits, both[:, :rows], both[:, rows:], known, heads, self.settings.temperature
             )
 
         return {"teach": teach, "loss": loss}
 
-    def _with_new_head(self) -> list[list[int]]:
-        """Return the heads, with one more for the classes that have examples and belong to none."""
-        old = {row for head in self._heads for row in head}
-        new = [row for row in self._present() if row not in old]
-        return [*self._heads, new] if new else self._heads
+    def _after_training(self, task: EndToEndTask, fresh: set[int], engine: Engine) -> dict[str, Any]:
+        herded = task.rank(self.settings.exemplars, fresh, engine)
+        return {"herded": herded, "heads": task.with_new_head()}
 
-    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
-        return {**super()._settled(fresh, engine), "_heads": self._with_new_head()}
+    def _shed(self, task: EndToEndTask) -> None:
+        if self.settings.exemplars is not None:
+            task.shed()
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._state()
-        return {**plain, "heads": self._heads}, arrays
+    def _task_state(self, task: EndToEndTask) -> State:
+        plain, arrays = super()._task_state(task)
+        return {**plain, "heads": task.heads}, {**arrays, "herded": task.herded_array()}
 
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(plain, arrays)
-        self._heads = [[int(row) for row in head] for head in plain["heads"]]
+    def _restore_task(self, task: EndToEndTask, plain: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore_task(task, plain, arrays)
+        task.restore_herded(arrays["herded"])
+        task.heads = [[int(row) for row in head] for head in plain["heads"]]

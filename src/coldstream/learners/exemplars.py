@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coldstream.learners.batches import BatchLearner, Rows
-from coldstream.learners.inputs import whole
+from coldstream.learners.batches import BatchSettings, BatchTask, Slots
+from coldstream.learners.settings import optional, whole_from
 from coldstream.learners.training.engine import Engine
 
 
@@ -22,7 +23,7 @@ def unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def unit_features(engine: Engine, items: NDArray[Any]) -> NDArray[np.float64]:
     """Return the features of items, scaled to length 1."""
-    return unit(engine.features(items).to("cpu", torch.float64).numpy())
+    return unit(engine.features_of(items).to("cpu", torch.float64).numpy())
 
 
 def herd(features: NDArray[np.float64], count: int) -> list[int]:
@@ -42,55 +43,50 @@ def herd(features: NDArray[np.float64], count: int) -> list[int]:
     return chosen
 
 
-class ExemplarLearner(BatchLearner):
-    """A batch-incremental learner that goes on from its own weights, and keeps exemplars of the classes it knows.
+class ExemplarSettings(BatchSettings):
+    """Settings of a learner that keeps exemplars."""
 
-    Parameters
-    ----------
-    own
-        The settings of the method itself, by name.
-    exemplars
-        K, kept in all once a batch has ended, K/t of each of t classes (at least one): the first ones in herding's
-        order, which is made when a class was trained and only shortened later. None: every example is kept.
-    **settings
-        As `coldstream.learners.batches.BatchLearner` has them.
-    """
+    exemplars: Annotated[int | None, optional(whole_from(1))] = 2000
+    """K, kept in all once a batch has ended (2,000 in the publication), K/t of each of t classes (at least one): the
+    first ones in herding's order, which is made when a class was trained and only shortened later. None: every
+    example is kept (the CSSL paper)."""
 
-    def __init__(self, own: dict[str, Any], *, exemplars: int | None, **settings: Any) -> None:
-        if exemplars is not None:
-            whole("exemplars", exemplars, 1)
-        self._herded: dict[int, list[int]] = {}
-        super().__init__({**own, "exemplars": exemplars}, **settings)
 
-    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
-        bound = self.settings["exemplars"]
+@dataclass(kw_only=True)
+class ExemplarTask(BatchTask):
+    """The state of a stream of which exemplars are kept."""
+
+    herded: dict[int, list[int]] = field(default_factory=dict)
+    """The ids of each class's exemplars in herding's order."""
+
+    def rank(self, bound: int | None, fresh: set[int], engine: Engine) -> dict[int, list[int]]:
+        """Return the ids of each class's exemplars, once the classes `fresh` were trained."""
         if bound is None:
-            return {"_herded": {}}
-        classes = self._present()
+            return {}
+        classes = self.present()
         keep = max(1, bound // len(classes))
-        return {"_herded": {row: self._ranked(row, keep, row in fresh, engine) for row in classes}}
+        return {row: self._rank_class(row, keep, row in fresh, engine) for row in classes}
 
-    def _shed(self) -> None:
-        if self.settings["exemplars"] is None:
-            return
-        kept = {key for keys in self._herded.values() for key in keys}
-        for key in self.buffer.index.ids.view.tolist():
-            if key not in kept:
-                self.buffer.forget(key)
-
-    def _ranked(self, row: int, keep: int, fresh: bool, engine: Engine) -> list[int]:
-        """Return the ids of a class's exemplars in herding's order, made anew where examples were added to it."""
-        members = self._members(row)
+    def _rank_class(self, row: int, keep: int, fresh: bool, engine: Engine) -> list[int]:
+        """Return the ids of a class's exemplars in herding's order, made again where examples were added to it."""
+        members = self.members(row)
         keys: list[int] = self.buffer.index.ids.view[members].tolist()
-        known = self._herded.get(row, [])
+        known = self.herded.get(row, [])
         if not fresh and set(keys) <= set(known):
             stored = set(keys)
             return [key for key in known if key in stored][:keep]
         return [keys[i] for i in herd(unit_features(engine, self.buffer.items(members)), keep)]
 
-    def _balanced(self, engine: Engine) -> Rows:
+    def shed(self) -> None:
+        """Drop all stored examples but the exemplars."""
+        kept = {key for keys in self.herded.values() for key in keys}
+        for key in self.buffer.index.ids.view.tolist():
+            if key not in kept:
+                self.buffer.forget(key)
+
+    def balanced(self, engine: Engine) -> Slots:
         """Return the same number of examples of every class: as many as the smallest has, chosen by herding."""
-        classes = [self._members(row) for row in self._present()]
+        classes = [self.members(row) for row in self.present()]
         count = min(len(members) for members in classes)
         return np.concatenate(
             [
@@ -101,13 +97,13 @@ class ExemplarLearner(BatchLearner):
             ]
         )
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._state()
-        pairs = [(row, key) for row, keys in self._herded.items() for key in keys]
-        return plain, arrays | {"herded": np.array(pairs, np.int64).reshape(-1, 2)}
+    def herded_array(self) -> NDArray[np.int64]:
+        """Return pairs of class and id, in order."""
+        pairs = [(row, key) for row, keys in self.herded.items() for key in keys]
+        return np.array(pairs, np.int64).reshape(-1, 2)
 
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(plain, arrays)
-        self._herded = {}
-        for row, key in arrays["herded"].tolist():
-            self._herded.setdefault(row, []).append(key)
+    def restore_herded(self, pairs: NDArray[np.int64]) -> None:
+        """Restore what `herded_array` returned."""
+        self.herded = {}
+        for row, key in pairs.tolist():
+            self.herded.setdefault(row, []).append(key)

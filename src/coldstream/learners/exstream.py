@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,10 +13,14 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from coldstream.learners.base import Example
-from coldstream.learners.inputs import whole
-from coldstream.learners.network import NetworkLearner
+from coldstream.data import Dataset
+from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.features import frozen_features
+from coldstream.learners.settings import NetworkSettings, checked, number, whole_from
+from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.adam import Adam
+from coldstream.learners.training.engine import Engine
+from coldstream.models import check_init
 
 
 class Prototypes:
@@ -45,7 +51,7 @@ class Prototypes:
         return self._gaps.nbytes
 
     def add(self, point: NDArray[np.float32], count: int = 1) -> None:
-        """Take in a point that stands for `count` of them."""
+        """Add a prototype that stands for `count` points; if there are too many, merge the closest two."""
         if len(self) < self.limit:
             self.points = np.concatenate([self.points, point[None]])
             self.counts = np.append(self.counts, count)
@@ -71,7 +77,29 @@ class Prototypes:
         return squares.astype(np.float32)
 
 
-class ExStream(NetworkLearner):
+class ExStreamSettings(NetworkSettings):
+    """Settings of ExStream."""
+
+    per_class: Annotated[int, whole_from(2)] = 20
+    """Prototypes of a class, at least 2. The paper: 20 and 100 on ImageNet, 100 to 500 on CIFAR-100."""
+    rate: Annotated[float, number(above=0)] = 2e-3
+    """Learning rate of Adam."""
+    batch: Annotated[int, whole_from(1)] = 256
+    """Prototypes in one step of an epoch."""
+    init: Annotated[str | Path | Dataset, checked(check_init)] = "base"
+    """The frozen weights: ``"base"``, trained by `base_init`, which must come first; a weights file or torchvision's
+    name; or ``"random"``."""
+
+
+@dataclass(kw_only=True)
+class ExStreamTask(TaskState):
+    """The state of a task: the prototypes of each class, and the optimiser of the head."""
+
+    prototypes: list[Prototypes]
+    adam: Adam
+
+
+class ExStream(Learner[ExStreamTask]):
     """A linear head on frozen features; after each example, an epoch over every class's prototypes.
 
     An epoch takes each prototype once, shuffled, in batches, by Adam without weight decay; a prototype weighs the
@@ -80,121 +108,84 @@ class ExStream(NetworkLearner):
     In base initialisation the features of the data go through the same merging, in its order, and the head is the
     one that was trained with the network. Examples that are streamed again are points like any other. Prototypes
     cannot be taken apart, so `relabel` and `forget` find no example, and `undo` takes back a count only.
-
-    Parameters
-    ----------
-    per_class
-        Prototypes of a class, at least 2. The paper: 20 and 100 on ImageNet, 100 to 500 on CIFAR-100.
-    rate
-        Of Adam.
-    batch
-        Prototypes in one step of an epoch.
-    init
-        Where the frozen weights come from: ``"base"``, to be trained by `base_init` before anything else; a weights
-        file or torchvision's name; or ``"random"``, features of a network that never learned.
-    **settings
-        Those of `coldstream.learners.network.NetworkLearner`.
     """
 
+    Settings = ExStreamSettings
+    settings: ExStreamSettings
     stores = "prototypes"
-    as_tested = True
-
-    prototypes: list[Prototypes]
-    adam: Adam
     multi_task = True
-    _OWN = (*NetworkLearner._OWN, "prototypes", "adam")
-
-    def __init__(
-        self, *, per_class: int = 20, rate: float = 2e-3, batch: int = 256, init: Any = "base", **settings: Any
-    ) -> None:
-        whole("per_class", per_class, 2)
-        whole("batch", batch, 1)
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate > 0:
-            raise ValueError(f"rate is a number above 0, not {rate!r}")
-        super().__init__({"per_class": per_class, "rate": rate, "batch": batch}, init=init, **settings)
+    crops_as_tested = True
 
     @torch.inference_mode(mode=False)
-    def _learn(self, new: Sequence[Example]) -> None:
-        features = self._features(np.stack([example.item for example in new]))
-        rows = [self.classes.enter(example.label) for example in new]
-        self._open_rows()
+    def _learn(self, task: ExStreamTask, new: Sequence[Example]) -> None:
+        features = frozen_features(self.engine, np.stack([example.item for example in new]))
+        rows = [task.classes.enter(example.label) for example in new]
+        self._grow(task)
         for x, row in zip(features, rows, strict=True):
-            self.prototypes[row].add(x)
-            self.classes.counts[row] += 1
-            self.classes.updates[row] += 1
-        self._epoch()
+            task.prototypes[row].add(x)
+            task.classes.counts[row] += 1
+            task.classes.updates[row] += 1
+        self._epoch(task)
         self.step += len(new)
 
-    def _epoch(self) -> None:
-        device, classifier = self.engine.device, self.engine.classifier
-        points = np.concatenate([mine.points for mine in self.prototypes])
-        labels = np.repeat(np.arange(len(self.prototypes)), [len(mine) for mine in self.prototypes])
-        order = self._draw("epoch").permutation(len(points))
-        for start in range(0, len(order), self.settings["batch"]):
-            batch = order[start : start + self.settings["batch"]]
+    def _epoch(self, task: ExStreamTask) -> None:
+        device, head = self.engine.device, task.head
+        points = np.concatenate([each.points for each in task.prototypes])
+        labels = np.repeat(np.arange(len(task.prototypes)), [len(each) for each in task.prototypes])
+        order = task.draw(self.step, "epoch").permutation(len(points))
+        for start in range(0, len(order), self.settings.batch):
+            batch = order[start : start + self.settings.batch]
             x = torch.from_numpy(points[batch]).to(device, self.engine.dtype)
             y = torch.from_numpy(labels[batch]).to(device)
             with torch.enable_grad():
-                loss = F.cross_entropy(classifier.head(x), y)
-                weight, bias = torch.autograd.grad(loss, (classifier.weight, classifier.bias))
-            self.adam.step({"weight": weight, "bias": bias})
+                loss = F.cross_entropy(head(x), y)
+                weight, bias = torch.autograd.grad(loss, (head.weight, head.bias))
+            task.adam.step({"weight": weight, "bias": bias})
 
-    def _after_base_init(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
-        for x, row in zip(self._features(items), rows.tolist(), strict=True):
-            self.prototypes[row].add(x)
+    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> ExStreamTask:
+        return ExStreamTask(**basics, prototypes=[], adam=Adam(basics["head"], self.settings.rate))
 
-    def _merge(self, old: int, new: int) -> None:
-        source, self.prototypes[old] = self.prototypes[old], self._no_prototypes()
+    def _after_base_init(
+        self, task: ExStreamTask, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]
+    ) -> None:
+        for x, row in zip(frozen_features(self.engine, items), rows.tolist(), strict=True):
+            task.prototypes[row].add(x)
+
+    def _merged(self, task: ExStreamTask, old: int, new: int) -> None:
+        source, task.prototypes[old] = task.prototypes[old], self._no_prototypes(task)
         for point, count in zip(source.points, source.counts.tolist(), strict=True):
-            self.prototypes[new].add(point, count)
+            task.prototypes[new].add(point, count)
 
-    def _memory(self) -> tuple[int, int]:
-        kept = [] if self.shape is None else self.prototypes
-        return sum(map(len, kept)), sum(mine.points.nbytes + mine.counts.nbytes for mine in kept)
+    def _memory(self, task: ExStreamTask) -> tuple[int, int]:
+        sizes = [each.points.nbytes + each.counts.nbytes for each in task.prototypes]
+        return sum(map(len, task.prototypes)), sum(sizes)
 
-    def _overhead(self) -> int:
-        return 0 if self.shape is None else sum(mine.gap_bytes for mine in self.prototypes)
+    def _overhead(self, task: ExStreamTask) -> int:
+        return sum(each.gap_bytes for each in task.prototypes)
 
-    def _no_prototypes(self) -> Prototypes:
-        return Prototypes(self.settings["per_class"], self.engine.classifier.features)
+    def _no_prototypes(self, task: ExStreamTask) -> Prototypes:
+        return Prototypes(self.settings.per_class, task.head.weight.shape[1])
 
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        self._begin_own()
-
-    def _build_own(self, shape: tuple[int, ...]) -> None:
-        super()._build_own(shape)
-        self._begin_own()
-
-    def _begin_own(self) -> None:
-        self.prototypes = []
-        self.adam = Adam(self.engine.classifier, self.settings["rate"])
-
-    def _forget_network(self) -> None:
-        super()._forget_network()
-        self.__dict__.pop("prototypes", None)
-        self.__dict__.pop("adam", None)
-
-    def _open_rows(self) -> None:
-        super()._open_rows()
-        self.adam.grow()
-        self.prototypes += [self._no_prototypes() for _ in range(len(self.prototypes), len(self.classes))]
+    def _grow(self, task: ExStreamTask) -> None:
+        super()._grow(task)
+        task.adam.grow()
+        task.prototypes += [self._no_prototypes(task) for _ in range(len(task.prototypes), len(task.classes))]
 
     def _frozen(self) -> nn.Module:
-        return self.engine.classifier.body
+        return self.engine.body
 
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._own_state()
-        kept = [*self.prototypes, self._no_prototypes()]
-        arrays |= {f"adam.{name}": value for name, value in self.adam.state().items()}
-        arrays["prototypes.points"] = np.concatenate([mine.points for mine in kept])
-        arrays["prototypes.counts"] = np.concatenate([mine.counts for mine in kept])
-        return {**plain, "prototypes": [len(mine) for mine in self.prototypes]}, arrays
+    def _task_state(self, task: ExStreamTask) -> State:
+        plain, arrays = super()._task_state(task)
+        kept = [*task.prototypes, self._no_prototypes(task)]
+        arrays |= {f"adam.{name}": value for name, value in task.adam.state().items()}
+        arrays["prototypes.points"] = np.concatenate([each.points for each in kept])
+        arrays["prototypes.counts"] = np.concatenate([each.counts for each in kept])
+        return {**plain, "prototypes": [len(each) for each in task.prototypes]}, arrays
 
-    def _restore_own(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore_own(plain, arrays)
-        self.adam.restore({n.removeprefix("adam."): a for n, a in arrays.items() if n.startswith("adam.")})
+    def _restore_task(self, task: ExStreamTask, plain: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore_task(task, plain, arrays)
+        task.adam.restore({n.removeprefix("adam."): a for n, a in arrays.items() if n.startswith("adam.")})
         cuts = np.cumsum(plain["prototypes"], dtype=np.int64)
         points, counts = (np.split(arrays[f"prototypes.{name}"], cuts)[:-1] for name in ("points", "counts"))
-        for mine, own_points, own_counts in zip(self.prototypes, points, counts, strict=True):
-            mine.points, mine.counts = own_points.copy(), own_counts.copy()
+        for each, saved_points, saved_counts in zip(task.prototypes, points, counts, strict=True):
+            each.points, each.counts = saved_points.copy(), saved_counts.copy()

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 
-from coldstream.learners.batches import ScratchLearner
-from coldstream.replay import Capacity, ReplayBuffer
+from coldstream.learners.base import Shape
+from coldstream.learners.batches import BatchSettings, ScratchLearner, ScratchTask
+from coldstream.learners.replaying import check_capacity
+from coldstream.learners.settings import BelowOne, number, whole_from
+from coldstream.replay import ReplayBuffer
 from coldstream.replay.eviction import largest_class
+
+
+class GDumbSettings(BatchSettings):
+    """Settings of GDumb."""
+
+    capacity: Annotated[str | int | None, BeforeValidator(check_capacity)] = 2000
+    """Capacity of the buffer: a number of examples, ``"30MB"``, or None for no bound."""
+    batch: Annotated[int, whole_from(1)] = 16
+    """Examples in a step of the training."""
+    rate: Annotated[float, number(above=0)] = 0.05
+    """The learning rate that the training begins with."""
+    weight_decay: BelowOne = 1e-6
+    """Weight decay of SGD."""
 
 
 class GDumb(ScratchLearner):
@@ -22,47 +39,27 @@ class GDumb(ScratchLearner):
     training comes when a batch ends, which is where experiments test. It is SGD along one cosine, with the
     publication's batch size, rate and weight decay; its warm restarts, early stopping and clipped gradients are
     left out, and its CutMix is ``augment="crop|flip|cutmix(1.0)"``.
-
-    Parameters
-    ----------
-    capacity
-        Of the buffer: a number of examples, ``"30MB"``, or None for no bound.
-    epochs, batch, rate, weight_decay, augment
-        Of the training from scratch.
-    **settings
-        `storage`, and those of `coldstream.learners.network.NetworkLearner`.
     """
 
-    def __init__(
-        self,
-        *,
-        capacity: str | int | None = 2000,
-        epochs: int = 50,
-        batch: int = 16,
-        rate: float = 0.05,
-        weight_decay: float = 1e-6,
-        augment: str = "crop|flip",
-        **settings: Any,
-    ) -> None:
-        Capacity.parse(capacity)
-        settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
-        super().__init__({"capacity": capacity}, weight_decay=weight_decay, **settings)
+    Settings = GDumbSettings
+    settings: GDumbSettings
 
-    def _collect(self, item: NDArray[Any], row: int, key: int) -> None:
-        k, stored = self._capacity(), self.buffer.index.sizes.view
+    def _collect(self, task: ScratchTask, item: NDArray[Any], row: int, key: int) -> None:
+        k, stored = self._capacity(task.buffer), task.buffer.index.sizes.view
         held = int(stored[row]) if row < len(stored) else 0
-        again = self.buffer.label_of(key) is not None
+        again = task.buffer.label_of(key) is not None
         if k is not None and not again:
-            if held and held >= k / len(set(self.classes.into)):
+            if held and held >= k / len(set(task.classes.into)):
                 return
-            if len(self.buffer) >= k:
-                largest_class(self.buffer, self._draw("evict"))
-        super()._collect(item, row, key)
+            if len(task.buffer) >= k:
+                largest_class(task.buffer, task.draw(self.step, "evict"))
+        super()._collect(task, item, row, key)
 
-    def _capacity(self) -> int | None:
+    @staticmethod
+    def _capacity(buffer: ReplayBuffer) -> int | None:
         """Return k, the number of examples that the buffer may hold."""
-        limit, size = self.buffer.capacity, self.buffer.codec.row_bytes
+        limit, size = buffer.capacity, buffer.codec.row_bytes
         return limit.examples if limit.bytes is None or size is None else limit.bytes // size
 
-    def _make_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
-        return ReplayBuffer(shape, capacity=self.settings["capacity"], storage=self.settings["storage"])
+    def _new_buffer(self, shape: Shape) -> ReplayBuffer:
+        return ReplayBuffer(shape, capacity=self.settings.capacity, storage=self.settings.storage)

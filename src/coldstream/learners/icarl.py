@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 from torch import Tensor
 from torch.nn import functional as F
 
 from coldstream.augment import Policy
 from coldstream.augment.crops import Flip
-from coldstream.learners.batches import Progress, Rows, at_shares
-from coldstream.learners.exemplars import ExemplarLearner, unit, unit_features
+from coldstream.learners.base import Arrays, Shape, State
+from coldstream.learners.batches import BatchLearner, Progress, Slots, Trained, at_shares
+from coldstream.learners.exemplars import ExemplarSettings, ExemplarTask, unit, unit_features
+from coldstream.learners.settings import BelowOne, number, whole_from
 from coldstream.learners.training.engine import Engine
 from coldstream.learners.training.offline import OfflineRecipe
 
@@ -22,7 +26,37 @@ class _Recipe(OfflineRecipe):
     drop: ClassVar[float] = 0.2
 
 
-class ICaRL(ExemplarLearner):
+def _drops(shares: Any) -> tuple[float, ...]:
+    if not isinstance(shares, Sequence) or any(
+        isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1 for share in shares
+    ):
+        raise ValueError(f"drops are shares of the epochs, above 0 and below 1, not {shares!r}")
+    return tuple(shares)
+
+
+class ICaRLSettings(ExemplarSettings):
+    """Settings of iCaRL. The defaults are the publication's for CIFAR-100."""
+
+    epochs: Annotated[int, whole_from(1)] = 70
+    """Epochs of the training at the end of a batch."""
+    rate: Annotated[float, number(above=0)] = 2.0
+    """The learning rate that it begins with. The publication's goes with a head of 100 rows (``classes=100``): the
+    loss is a mean over rows, so that fewer rows want a lower rate."""
+    weight_decay: BelowOne = 2e-5
+    """Weight decay of SGD: the publication's L2 penalty of 1e-5."""
+    drops: Annotated[tuple[float, ...], BeforeValidator(_drops)] = (0.7, 0.9)
+    """The shares of the epochs after which the rate is divided by 5: at 49 and 63 of 70. Without any it falls along
+    a cosine, as `coldstream.learners.OfflineRecipe` has it."""
+
+
+@dataclass(kw_only=True)
+class ICaRLTask(ExemplarTask):
+    """The state of the stream: also the mean of each class's exemplars."""
+
+    means: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+
+
+class ICaRL(BatchLearner[ICaRLTask]):
     """Incremental classifier and representation learning.
 
     When a batch ends, the network goes on from its weights with a binary cross-entropy a class, averaged over
@@ -36,85 +70,63 @@ class ICaRL(ExemplarLearner):
     The score of a class is minus the squared distance to its mean, from -4 to 0: the best is the nearest, and the
     probabilities, a softmax of these scores, are much flatter than a trained softmax would give.
 
-    Parameters
-    ----------
-    exemplars
-        Kept in all once a batch has ended (2,000 in the publication). None: every example (the CSSL paper).
-    epochs, batch, rate, momentum, weight_decay, augment
-        Of the training at the end of a batch; the defaults are the publication's for CIFAR-100. Its rate goes with a
-        head of 100 rows (``classes=100``): the loss is a mean over rows, so that fewer rows want a lower rate. Its L2
-        penalty of 1e-5 is a decay of 2e-5.
-    drops
-        The shares of the epochs after which the rate is divided by 5: at 49 and 63 of 70. Without any it falls along
-        a cosine, as `coldstream.learners.OfflineRecipe` has it.
-    **settings
-        `storage`, and those of `coldstream.learners.network.NetworkLearner`. With `classes` given, rows of classes
-        that have not come yet are trained towards 0, as the official code does.
+    With `classes` given, rows of classes that have not come yet are trained towards 0, as the official code does.
     """
 
-    def __init__(
-        self,
-        *,
-        exemplars: int | None = 2000,
-        epochs: int = 70,
-        batch: int = 128,
-        rate: float = 2.0,
-        momentum: float = 0.9,
-        weight_decay: float = 2e-5,
-        augment: str = "crop|flip",
-        drops: Sequence[float] = (0.7, 0.9),
-        **settings: Any,
-    ) -> None:
-        if any(
-            isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1 for share in drops
-        ):
-            raise ValueError(f"drops are shares of the epochs, above 0 and below 1, not {drops!r}")
-        self._means = np.empty((0, 0))
-        settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
-        settings |= {"momentum": momentum, "weight_decay": weight_decay}
-        super().__init__({"drops": tuple(drops)}, exemplars=exemplars, **settings)
+    Settings = ICaRLSettings
+    settings: ICaRLSettings
 
-    def _train(self, fresh: set[int], progress: Progress | None) -> tuple[Engine, int]:
-        old = sorted(self.classes.taught - fresh)
-        teacher, pupil = self.engine, self._copied(self.engine.classifier)
+    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> ICaRLTask:
+        return ICaRLTask(**basics, replay_buffer=self._new_buffer(shape))
+
+    def _train(self, task: ICaRLTask, fresh: set[int], progress: Progress | None) -> Trained:
+        old = [row for row in task.taught if row not in fresh]
+        teacher, teaching_head = self.engine, task.head
+        pupil, head = self._copied(task, teacher.copy_body(), task.head)
 
         def teach(inputs: Tensor, targets: Tensor) -> Tensor:
             if old:
-                targets[:, old] = teacher.teach(inputs)[:, old].sigmoid()
+                targets[:, old] = teacher.teach(teaching_head, inputs)[:, old].sigmoid()
             return targets
 
-        recipe = self._recipe(_Recipe, drops=at_shares(self.settings["epochs"], self.settings["drops"]))
+        recipe = self._recipe(_Recipe, drops=at_shares(self.settings.epochs, self.settings.drops))
         loss = F.binary_cross_entropy_with_logits
-        return pupil, self._fit(pupil, recipe, progress, teach=teach, loss=loss, after=self._steps)
+        return self._fit(task, pupil, head, recipe, progress, teach=teach, loss=loss, after=task.steps)
 
-    def _settled(self, fresh: set[int], engine: Engine) -> dict[str, Any]:
-        found = super()._settled(fresh, engine)
-        kept = {key for keys in found["_herded"].values() for key in keys}
-        bounded = self.settings["exemplars"] is not None
-        ids = self.buffer.index.ids.view
-        members = [self._members(row) for row in self._present()]
-        exemplars = [[place for place in mine if not bounded or int(ids[place]) in kept] for mine in members]
-        return {**found, "_means": np.stack([self._mean(engine, np.array(mine)) for mine in exemplars])}
+    def _after_training(self, task: ICaRLTask, fresh: set[int], engine: Engine) -> dict[str, Any]:
+        bound = self.settings.exemplars
+        herded = task.rank(bound, fresh, engine)
+        kept = {key for keys in herded.values() for key in keys}
+        ids = task.buffer.index.ids.view
+        members = [task.members(row) for row in task.present()]
+        exemplars = [[slot for slot in slots if bound is None or int(ids[slot]) in kept] for slots in members]
+        means = np.stack([self._mean(task, engine, np.array(slots)) for slots in exemplars])
+        return {"herded": herded, "means": means}
 
-    def _mean(self, engine: Engine, exemplars: Rows) -> NDArray[np.float64]:
+    def _shed(self, task: ICaRLTask) -> None:
+        if self.settings.exemplars is not None:
+            task.shed()
+
+    def _mean(self, task: ICaRLTask, engine: Engine, exemplars: Slots) -> NDArray[np.float64]:
         """Return the mean of a class's exemplars, scaled to length 1."""
-        images = self.buffer.items(exemplars)
+        images = task.buffer.items(exemplars)
         mean = unit_features(engine, images).mean(axis=0)
-        if any(isinstance(stage, Flip) for stage in Policy.parse(self.settings["augment"]).stages):
+        if any(isinstance(stage, Flip) for stage in Policy.parse(self.settings.augment).stages):
             mirrored = np.ascontiguousarray(images[:, :, ::-1])
             mean = (mean + unit_features(engine, mirrored).mean(axis=0)) / 2
         return unit(mean)
 
-    def _scores(self, items: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, task: ICaRLTask, items: NDArray[Any]) -> NDArray[np.float64]:
         features = unit_features(self.engine, items)
-        squares = (features**2).sum(axis=1, keepdims=True) + (self._means**2).sum(axis=1)
-        scores: NDArray[np.float64] = 2 * features @ self._means.T - squares
+        squares = (features**2).sum(axis=1, keepdims=True) + (task.means**2).sum(axis=1)
+        scores: NDArray[np.float64] = 2 * features @ task.means.T - squares
         return scores
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plain, arrays = super()._state()
-        return plain, arrays | {"means": self._means}
+    def _task_state(self, task: ICaRLTask) -> State:
+        plain, arrays = super()._task_state(task)
+        return plain, {**arrays, "herded": task.herded_array(), "means": task.means}
 
-    def _restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(plain, arrays)
-        self._means = arrays["means"]
+    def _restore_task(self, task: ICaRLTask, plain: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore_task(task, plain, arrays)
+        task.restore_herded(arrays["herded"])
+        task.means = arrays["means"]

@@ -3,62 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from coldstream.learners.batches import ScratchLearner
+from pydantic import BeforeValidator
+
+from coldstream.labels import shown
+from coldstream.learners.base import Shape
+from coldstream.learners.batches import BatchSettings, ScratchLearner
 from coldstream.learners.inputs import whole
+from coldstream.learners.settings import BelowOne, checked
 from coldstream.learners.training.offline import OfflineRecipe
-from coldstream.models import Classifier
+from coldstream.models import Body
 from coldstream.models.freezing import check_share, first_layers
 
 
+def _drops(epochs: Any) -> tuple[int, ...]:
+    if not isinstance(epochs, Sequence) or isinstance(epochs, (str, bytes)):
+        raise ValueError(f"drops are epochs, such as (100, 150), not {shown(epochs)}")
+    return tuple(whole("drops", epoch, 0) for epoch in epochs)
+
+
+class OfflineSettings(BatchSettings):
+    """Settings of offline training, as `coldstream.learners.OfflineRecipe` has them."""
+
+    weight_decay: BelowOne = 5e-4
+    """Weight decay of SGD."""
+    drops: Annotated[tuple[int, ...], BeforeValidator(_drops)] = ()
+    """The epochs at which the rate is divided by ten; without any it falls along a cosine."""
+    freeze: Annotated[float, checked(check_share)] = 0.0
+    """The largest share of the body's parameters to freeze at their first values, from 0 to 1. Whole layers are
+    frozen, from the input on, as long as their parameters do not exceed this share. A frozen BatchNorm keeps its
+    statistics too. With 1 only the head is trained. `frozen_share` returns the share that results, head included."""
+
+
 class Offline(ScratchLearner):
-    """Trains from scratch on all examples seen so far whenever a batch ends.
+    """Trains from scratch on all examples seen so far whenever a batch ends: joint training.
 
-    It learns nothing from a stream that a data set would not give: the bound that others are held against. With
-    ``epochs=200`` and ``model="resnet18-cifar"`` it is the paper's offline model of CIFAR-100.
-
-    Parameters
-    ----------
-    epochs, batch, rate, momentum, weight_decay, augment, drops
-        As `coldstream.learners.OfflineRecipe` has them.
-    freeze
-        The share of the body's parameters that stay as `init` gave them, from 0 to 1: whole layers in the order in
-        which they work, from the input on, as many as do not exceed it. A frozen BatchNorm keeps its statistics
-        too. With 1 only the head is trained. `frozen_share` says what it comes to in all, head included.
-    **settings
-        `storage`, and those of `coldstream.learners.network.NetworkLearner`.
+    It keeps every example and is the upper bound for learners that see each example once. With ``epochs=200`` and
+    ``model="resnet18-cifar"`` it is the paper's offline model of CIFAR-100.
     """
 
-    def __init__(
-        self,
-        *,
-        epochs: int = 50,
-        batch: int = 128,
-        rate: float = 0.1,
-        momentum: float = 0.9,
-        weight_decay: float = 5e-4,
-        augment: str = "crop|flip",
-        drops: Sequence[int] = (),
-        freeze: float = 0.0,
-        **settings: Any,
-    ) -> None:
-        check_share(freeze)
-        own = {"drops": [whole("drops", epoch, 0) for epoch in drops], "freeze": freeze}
-        settings |= {"epochs": epochs, "batch": batch, "rate": rate, "augment": augment}
-        super().__init__(own, momentum=momentum, weight_decay=weight_decay, **settings)
+    Settings = OfflineSettings
+    settings: OfflineSettings
 
-    def _network(self, shape: tuple[int, ...]) -> Classifier:
-        classifier = super()._network(shape)
-        classifier.freeze(first_layers(classifier.body, shape, self.settings["freeze"]))
-        return classifier
+    def _body(self, shape: Shape) -> Body:
+        body = super()._body(shape)
+        body.freeze(first_layers(body.module, shape, self.settings.freeze))
+        return body
 
     def frozen_share(self) -> float:
         """Return the share of the network's parameters that training never changes."""
-        if self.shape is None:
-            return 0.0
-        frozen = (p.numel() for p in self.engine.classifier.parameters() if not p.requires_grad)
-        return sum(frozen) / self.parameters()
+        with self._lock:
+            if not self.built:
+                return 0.0
+            frozen = (p.numel() for p in self.engine.body.parameters() if not p.requires_grad)
+            return sum(frozen) / self.parameters()
 
     def _recipe(self, kind: type[OfflineRecipe] = OfflineRecipe, **changes: Any) -> OfflineRecipe:
-        return super()._recipe(kind, drops=tuple(self.settings["drops"]), **changes)
+        return super()._recipe(kind, drops=self.settings.drops, **changes)

@@ -31,15 +31,16 @@ NETWORKS: dict[str, dict[str, Any]] = {
 """The two networks that the paper means by ResNet18."""
 
 
-def built(kind: type[Learner], *, size: int, channels: int, **settings: Any) -> Learner:
+def built(kind: type[Learner[Any]], *, size: int, channels: int, **settings: Any) -> Learner[Any]:
     """Return a learner with its network as it is before the first example, so that it can be asked about it."""
-    learner = kind(**{"size": size, "channels": channels, **settings})  # each kind has a signature of its own
-    learner._build((size, size, channels))
+    learner = kind(size=size, channels=channels, **settings)
     learner.shape = (size, size, channels)
+    learner._engine = learner._build(learner.shape)
+    learner.tasks = {None: learner._open_task(learner.engine, learner.shape, None)}
     return learner
 
 
-def facts_rows() -> list[list[str]]:
+def properties_table() -> list[list[str]]:
     """Return a header and a row for every registered learner; shares are by number of parameters."""
     rows = [["learner", "base", *NETWORKS, "paper", "replays", "learns"]]
     for name, kind in LEARNERS.items():

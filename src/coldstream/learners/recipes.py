@@ -1,4 +1,4 @@
-"""Settings of CSSL that belong together: our own for a cold start, and the paper's (its section 5 and appendix A)."""
+"""The settings of CSSL in the paper's experiments (its section 5 and appendix A)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,9 @@ from typing import Any
 
 from coldstream.parsing import unknown
 
-AUTO: dict[str, Any] = {
-    "sample": "least-replayed",
-    "weight_decay": 1e-3,
-    "average": True,
-    "calibrate": True,
-    "passes": 8,
-    "warm_up": True,
-}
-"""With augment="auto"; docs/first-labels.md has what each is worth."""
-FIXED: dict[str, Any] = {
-    "sample": "uniform",
-    "weight_decay": 1e-5,
-    "average": False,
-    "calibrate": False,
-    "passes": 1,
-    "warm_up": False,
-}
-"""With a fixed policy: the paper's algorithm as it is."""
-
 _MIX = "mixup(0.1)/cutmix(0.8)"
+PAPER_POLICY = f"crop|flip|autoaugment(cifar10)|{_MIX}"
+"""The paper's augmentation of small images."""
 _COMMON: dict[str, Any] = {"replay": 100, "momentum": 0.9, "evict": "largest-class", "sample": "uniform"}
 _LARGE: dict[str, Any] = {
     "model": "resnet18",
@@ -44,7 +27,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "classes": 100,
         "codec": "resize(0.66)|quantize(6)",
         "capacity": "30MB",
-        "augment": f"crop|flip|autoaugment(cifar10)|{_MIX}",
+        "augment": PAPER_POLICY,
         "normalize": "cifar100",
         "rate": "linear(0.1, 0.001)",
         "weight_decay": 1e-5,

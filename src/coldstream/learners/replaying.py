@@ -1,20 +1,18 @@
-"""What every learner that replays has in common: a buffer, how much of it is replayed, and the learning rate."""
+"""Shared by learners that replay: settings, the learning rate of each class, and storing examples."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from pydantic import BeforeValidator
 
-from coldstream.labels import Label, as_label, from_json
-from coldstream.learners.base import Example
-from coldstream.learners.inputs import whole
-from coldstream.learners.network import NetworkLearner
-from coldstream.learners.tasks import check_strategy, shares
+from coldstream.labels import Label
+from coldstream.learners.base import Shape
+from coldstream.learners.settings import Counts, NetworkSettings, checked, one_of, whole_from
+from coldstream.learners.tasks import STRATEGIES, TaskState, shares
 from coldstream.learners.training.schedules import get_schedule
 from coldstream.replay import Capacity, ReplayBuffer
 from coldstream.replay.eviction import get_evictor
@@ -22,191 +20,109 @@ from coldstream.replay.rows import check_storage
 from coldstream.replay.sampling import get_sampler
 
 
-class ReplayLearner(NetworkLearner):
-    """A network that learns new examples together with replayed ones. A subclass makes a buffer in `_new_buffer`.
+def check_capacity(value: Any) -> Any:
+    """Refuse what is not a capacity."""
+    Capacity.parse(value)
+    return value
 
-    Parameters
-    ----------
-    own
-        The settings of the method itself, by name; they are kept with those below and with the network's.
-    replay
-        B, the examples replayed in each update beside the new one. With tasks, the new one is among the B.
-    capacity
-        Of the replay buffer: ``"30MB"``, a number of examples, or None for no bound. With tasks, of each one's.
-    storage
-        ``"memory"``, ``"disk"`` or ``"disk:FOLDER"``, for buffers larger than main memory.
-    sample
-        ``"uniform"``, ``"class-balanced"`` or ``"least-replayed"`` (`coldstream.replay.sampling`).
-    evict
-        ``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
-        ``-samplepairing``).
-    rate
-        ``"inverse-sqrt(0.1)"``, ``"constant(0.01)"``, ``"linear(0.1, 0.001)"`` (needs `counts`) or ``"remind(0.1)"``.
-    counts
-        Examples of each label that will come, where known; with tasks, of each (task, label).
-    strategy
-        How an update is shared among tasks, where there are some: ``"full"``, B rows for each, or ``"split"``, B for
-        all together; ``"+separate"``, a step for each, that of the new example first, or ``"+sum"``, a single step
-        along the sum of their gradients.
-    **network
-        As `coldstream.learners.network.NetworkLearner` has them.
-    """
 
-    buffer: ReplayBuffer
-    multi_task = True
-    _OWN = (*NetworkLearner._OWN, "buffer")
+Sampler = Annotated[str, checked(get_sampler)]
+"""How replayed examples are drawn."""
 
-    def __init__(
-        self,
-        own: dict[str, Any],
-        *,
-        replay: int = 100,
-        capacity: str | int | None = "1GB",
-        storage: str = "memory",
-        sample: str = "uniform",
-        evict: str = "largest-class",
-        rate: str | float = "inverse-sqrt(0.1)",
-        counts: Mapping[Any, int] | None = None,
-        strategy: str = "full+separate",
-        **network: Any,
-    ) -> None:
-        check_storage(storage)
-        Capacity.parse(capacity)
-        get_evictor(evict)
-        get_sampler(sample)
-        check_strategy(strategy)
-        self.replay = whole("replay", replay, 0)
-        self._schedule = get_schedule(rate)
-        self._counts = {as_label(label): whole("counts", n, 1) for label, n in (counts or {}).items()}
-        if counts is None:
-            self._schedule(0, None)
-        mine = {"replay": replay, "capacity": capacity, "storage": storage, "sample": sample, "evict": evict}
-        super().__init__({**own, **mine, "rate": rate, "counts": counts, "strategy": strategy}, **network)
 
-    @abstractmethod
-    def _new_buffer(self, shape: tuple[int, ...]) -> ReplayBuffer:
-        """Return an empty buffer for what is kept of items of `shape`, once the network was built."""
+Rate = Annotated[str | float, checked(get_schedule)]
+"""A learning rate, or a schedule of it."""
 
-    def _build(self, shape: tuple[int, ...]) -> None:
-        super()._build(shape)
-        self.buffer = self._new_buffer(shape)
 
-    def _build_own(self, shape: tuple[int, ...]) -> None:
-        super()._build_own(shape)
-        self.buffer = self._new_buffer(shape)
+class ReplaySettings(NetworkSettings):
+    """Settings of a network that learns new examples together with replayed ones."""
 
-    def _make_buffer(self, shape: tuple[int, ...], dtype: str, codec: str = "raw") -> ReplayBuffer:
-        keep = {name: self.settings[name] for name in ("capacity", "evict", "sample", "storage")}
-        return ReplayBuffer(shape, dtype, codec=codec, **keep)
+    replay: Annotated[int, whole_from(0)] = 100
+    """B, the examples replayed in each update beside the new one. With tasks, the new one is among the B."""
+    capacity: Annotated[str | int | None, BeforeValidator(check_capacity)] = "1GB"
+    """Capacity of the replay buffer: ``"30MB"``, a number of examples, or None for no bound. With tasks, each task
+    has a buffer of this capacity."""
+    storage: Annotated[str, checked(check_storage)] = "memory"
+    """``"memory"``, ``"disk"`` or ``"disk:FOLDER"``, for buffers larger than main memory."""
+    sample: Sampler = "uniform"
+    """``"uniform"``; ``"class-balanced"``; or ``"least-replayed"``, balanced too, and within a class the more likely
+    the less often an example was replayed."""
+    evict: Annotated[str, checked(get_evictor)] = "largest-class"
+    """``"largest-class"``, ``"uniform"``, ``"reservoir"``, or ``"consolidate-mixup(1.0, limit=2)"`` (``-cutmix``,
+    ``-samplepairing``)."""
+    rate: Rate = "inverse-sqrt(0.1)"
+    """``"inverse-sqrt(0.1)"``, ``"constant(0.01)"``, ``"remind(0.1)"``, or with `counts` ``"linear(0.1, 0.001)"``."""
+    counts: Counts = None
+    """Examples of each label that will come, where known; with tasks, of each (task, label)."""
+    strategy: Annotated[str, one_of(STRATEGIES, "strategy")] = "full+separate"
+    """With tasks, how an update is shared among them: ``"full"``, B examples for each, or ``"split"``, B for all
+    together; ``"+separate"``, a step for each, that of the new example first, or ``"+sum"``, a single step along the
+    sum of their gradients."""
 
-    def _buffer(self) -> ReplayBuffer | None:
-        return self.__dict__.get("buffer")
+    def new_buffer(self, shape: Shape, dtype: str = "uint8", codec: str = "raw") -> ReplayBuffer:
+        """Return an empty replay buffer for items of `shape`."""
+        names = ("capacity", "evict", "sample", "storage")
+        return ReplayBuffer(shape, dtype, codec=codec, **{name: getattr(self, name) for name in names})
 
-    def _forget_network(self) -> None:
-        super()._forget_network()
-        self.__dict__.pop("buffer", None)
+    def shares_of(self, task: TaskState, tasks: int) -> dict[int, int]:
+        """Return how many examples of an update each task has, by number, the current one first."""
+        return shares(self.strategy, self.replay, tasks, task.number)
 
-    def _check(self, example: Example) -> None:
-        self._rate(example.label)
-
-    def _rate(self, label: Label) -> float:
-        """Return the learning rate of the next example of a class."""
-        row = self.classes.row(label)
-        try:
-            return self._schedule(0 if row is None else self.classes.updates[row], self._counts.get(self._key(label)))
-        except ValueError:
-            what = "(task, label)" if self._tasks else "label"
-            raise ValueError(
-                f"{what} {self._key(label)!r} is not among the counts that the learning rate follows"
-            ) from None
-
-    def _key(self, label: Label) -> Label:
-        """Return the name of a class among the counts."""
-        return (self._tasks.name, label) if self._tasks else label
-
-    def _begin(self, new: Sequence[Example]) -> tuple[float, list[int]]:
-        """Return the rate of an update with these new examples, and their rows of the head, opened if need be."""
-        rate = float(np.mean([self._rate(example.label) for example in new]))
-        labels = [self.classes.enter(example.label) for example in new]
-        self._open_rows()
-        return rate, labels
-
-    # Updates. With tasks the new example is one of the B rows of its task's batch, and every other task has a batch.
-
-    def _shares(self) -> dict[int, int]:
-        """Return how many rows of an update each task has, that at work first."""
-        return shares(self.settings["strategy"], self.replay, len(self._tasks), self._tasks.at)
-
-    def _beside(self, new: int) -> int:
+    def beside(self, task: TaskState, tasks: int, new: int) -> int:
         """Return how many examples are replayed in one batch with `new` new ones."""
-        return max(0, self._shares()[self._tasks.at] - new) if self._tasks else self.replay
+        return self.replay if task.name is None else max(0, self.shares_of(task, tasks)[task.number] - new)
 
-    def _rehearse(self, count: int, step: int) -> tuple[Tensor, Tensor] | None:
-        """Return inputs and targets of a batch of `count` replayed examples alone; None where there are none."""
-        return None
 
-    def _update(self, inputs: Tensor, targets: Tensor, rate: float, step: int, **how: Any) -> None:
-        """Update the network over a batch and, with tasks, over what every other one replays."""
-        engine, here = self.engine, self._tasks.at
+Kept = TypeVar("Kept", bound=ReplaySettings)
+
+
+class Rates:
+    """The learning rate of each class: a schedule over the examples of the class so far."""
+
+    def __init__(self, settings: ReplaySettings) -> None:
+        self._schedule = get_schedule(settings.rate)
+        self.counts: dict[Label, int] = dict(settings.counts or {})
+        if settings.counts is None:
+            self._schedule(0, None)  # refuses a schedule that needs counts
+
+    def of(self, task: TaskState, label: Label) -> float:
+        """Return the learning rate of the next example of a class."""
+        row, key = task.classes.row(label), _key(task, label)
         try:
-            if self.settings["strategy"].endswith("separate") or len(self._tasks) < 2:
-                for x, y in self._batches(inputs, targets, step):
-                    engine.update(x, y, rate, self.seed, step, **how)
-                return
-            gathered: list[int] = []
-            for x, y in self._batches(inputs, targets, step):
-                engine.gather(x, y, self.seed, step, more=bool(gathered), **how)
-                gathered.append(self._tasks.at)
-            for task in gathered:  # the body goes with the first head: its gradient is used up then
-                self._tasks.turn_to(self, task)
-                engine.descend(rate)
-        finally:
-            self._tasks.turn_to(self, here)
+            return self._schedule(0 if row is None else task.classes.updates[row], self.counts.get(key))
+        except ValueError:
+            what = "label" if task.name is None else "(task, label)"
+            raise ValueError(f"{what} {key!r} is not among the counts that the learning rate follows") from None
 
-    def _batches(self, inputs: Tensor, targets: Tensor, step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give the batch of the task at work, then turn to each other and give its own."""
-        yield inputs, targets
-        if self._tasks:
-            _, *others = self._shares().items()
-            for task, count in others:
-                self._tasks.turn_to(self, task)
-                if count and (batch := self._rehearse(count, step)) is not None:
-                    yield batch
+    def mean(self, task: TaskState, labels: Iterable[Label]) -> float:
+        """Return the learning rate of an update with new examples of these labels."""
+        return float(np.mean([self.of(task, label) for label in labels]))
 
-    def _count(self, row: int, key: int) -> None:
-        """Count an example that was learned; one that is learned anew under its id counts once."""
-        self._uncount(self.buffer.label_of(key))
-        self.classes.counts[row] += 1
-        self.classes.updates[row] += 1
+    def rename(self, task: TaskState, old: Label, new: Label, settings: Kept) -> Kept:
+        """Rename a class in the counts; return the settings with the new counts."""
+        before, after = _key(task, old), _key(task, new)
+        if before in self.counts:
+            self.counts[after], displaced = self.counts.pop(before), self.counts.get(after)
+            if displaced is not None:  # the new name was that of a class merged earlier, which keeps its count
+                self.counts[before] = displaced
+        return settings if settings.counts is None else settings.model_copy(update={"counts": dict(self.counts)})
 
-    def _keep(self, item: NDArray[Any], label: int, key: int) -> None:
-        """Count, compress and store an example that was learned, and evict what is too much."""
-        self._count(label, key)
-        self.buffer.store(self.buffer.compress(item), label, key)
-        self.buffer.evict(self._draw("evict"))
 
-    def _keep_base(self, items: NDArray[Any], rows: NDArray[np.int64], ids: list[int]) -> None:
-        """Store the examples of base initialisation, which were counted already."""
-        draws = self._draw("evict of base")
-        for item, row, id in zip(items, rows.tolist(), ids, strict=True):
-            self.buffer.store(self.buffer.compress(item), row, id)
-            self.buffer.evict(draws)
+def _key(task: TaskState, label: Label) -> Label:
+    """Return the name of a class among the counts."""
+    return label if task.name is None else (task.name, label)
 
-    def rename_class(self, old: object, new: object, *, task: object = None) -> None:
-        """Give a class another label, one that no class (of the task) has."""
-        with self._lock:
-            super().rename_class(old, new, task=task)
-            counts, was, now = self._counts, self._key(as_label(old)), self._key(as_label(new))
-            if was in counts:
-                counts[now], displaced = counts.pop(was), counts.get(now)
-                if displaced is not None:  # the new name was that of a class merged earlier, which keeps its count
-                    counts[was] = displaced
 
-    def _settings_to_json(self) -> dict[str, Any]:
-        counts = None if self.settings["counts"] is None else [list(pair) for pair in self._counts.items()]
-        return {**super()._settings_to_json(), "counts": counts}
+def store(task: TaskState, item: NDArray[Any], row: int, key: int, step: int) -> None:
+    """Count, compress and store an example that was learned, and evict what is too much."""
+    task.count(row, key)
+    task.buffer.store(task.buffer.compress(item), row, key)
+    task.buffer.evict(task.draw(step, "evict"))
 
-    @classmethod
-    def _settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        counts = settings["counts"]
-        return {**settings, "counts": None if counts is None else {from_json(label): n for label, n in counts}}
+
+def store_base(task: TaskState, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]) -> None:
+    """Store the examples of base initialisation, which were counted already."""
+    draws = task.draw(0, "evict of base")
+    for item, row, key in zip(items, rows.tolist(), keys, strict=True):
+        task.buffer.store(task.buffer.compress(item), row, key)
+        task.buffer.evict(draws)

@@ -1,35 +1,73 @@
-"""The tasks of a multi-task stream: what each has of its own, and how an update is shared among them.
-
-A task has classes, a head and whatever else a method keeps for its classifier (`Learner._OWN`); the body of the
-network is everybody's. One task is at work at a time: what is its own is in the learner's attributes, so that the
-code of a method knows nothing of tasks, and that of the others rests here.
-"""
+"""The tasks of a stream: what belongs to each, and how an update is shared among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coldstream.labels import Label, as_label, spelled
-from coldstream.parsing import unknown
-from coldstream.randomness import torch_seed
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from coldstream.learners.base import Learner
+from coldstream.labels import Classes, Label
+from coldstream.learners.training.engine import Engine, Loss, TrainedHead
+from coldstream.randomness import generator
+from coldstream.replay import ReplayBuffer
 
 STRATEGIES = ("full+separate", "full+sum", "split+separate", "split+sum")
-_NOBODY = -1
 
 
-def check_strategy(name: object) -> None:
-    """Refuse a strategy that there is not."""
-    if name not in STRATEGIES:
-        raise unknown("strategy", name, STRATEGIES)
+@dataclass(kw_only=True)
+class TaskState:
+    """The state of one task. A stream without tasks has one task, whose name is None.
+
+    The body of the network is shared by all tasks. A method that keeps more for a task derives from this class.
+    """
+
+    name: Label | None
+    number: int
+    """In the order of first appearance, from 0."""
+    seed: int
+    """Seed of all draws for this task. The first task has the learner's seed; others derive theirs from it."""
+    classes: Classes
+    head: TrainedHead
+    replay_buffer: ReplayBuffer | None = None
+
+    @property
+    def buffer(self) -> ReplayBuffer:
+        """The replay buffer, of a method that has one."""
+        assert self.replay_buffer is not None, "this method has no replay buffer"
+        return self.replay_buffer
+
+    @property
+    def rows(self) -> int:
+        """Rows of the head: one for each class, or as many as were said to come."""
+        return self.classes.limit or len(self.classes)
+
+    def draw(self, step: int, role: str) -> np.random.Generator:
+        """Return the generator of one role's draws at one step."""
+        return generator(self.seed, step, role)
+
+    def uncount(self, row: int | None) -> None:
+        """Subtract one example from a class's count: it was forgotten, relabelled or learned again."""
+        if row is not None:
+            self.classes.counts[row] = max(0, self.classes.counts[row] - 1)
+
+    def count(self, row: int, key: int) -> None:
+        """Count an example that is learned; one that is learned again under its id counts once."""
+        if self.replay_buffer is not None:
+            self.uncount(self.replay_buffer.label_of(key))
+        self.classes.counts[row] += 1
+        self.classes.updates[row] += 1
+
+    def stored_label(self, key: int) -> int | None:
+        """Return the row of the class under which an example is stored; None where it is not."""
+        return None if self.replay_buffer is None else self.replay_buffer.label_of(key)
 
 
-def shares(strategy: str, rows: int, tasks: int, current: int) -> dict[int, int]:
-    """Return how many rows of an update each task has, the current one first, then in order of appearance.
+def shares(strategy: str, replay: int, tasks: int, current: int) -> dict[int, int]:
+    """Return how many examples of an update each task has, the current one first, then in order of appearance.
 
     Examples
     --------
@@ -40,150 +78,39 @@ def shares(strategy: str, rows: int, tasks: int, current: int) -> dict[int, int]
     """
     order = [current, *(task for task in range(tasks) if task != current)]
     if strategy.startswith("full"):
-        return dict.fromkeys(order, rows)
-    each, rest = divmod(rows, tasks)
+        return dict.fromkeys(order, replay)
+    each, rest = divmod(replay, tasks)
     return {task: each + (place < rest) for place, task in enumerate(order)}
 
 
 @dataclass
-class Task:
-    """A task, and what is its own while another is at work."""
+class TaskBatch:
+    """The examples of one task in an update."""
 
-    name: Label
-    own: dict[str, Any]
-
-
-class Tasks:
-    """The tasks of one learner in order of first appearance; none, where it has a single task without a name.
-
-    `at` is the number of the one at work, 0 also for a single task. Task 0 draws with the learner's seed, each other
-    with one of its own, a function of that and of its number.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.at = 0
-        self._seed = seed
-        self._all: list[Task] = []
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    @property
-    def names(self) -> list[Label]:
-        return [task.name for task in self._all]
-
-    @property
-    def name(self) -> Label:
-        """Of the task at work."""
-        return self._all[self.at].name
-
-    def check(self, learner: Learner, task: object) -> Label | None:
-        """Return a task's name in its plain form, or None for no task; refuse what does not fit the learner."""
-        if task is None:
-            if self._all:
-                raise ValueError(f"this learner has tasks; say which one with task= (known: {self.names[:8]})")
-            return None
-        if not learner.multi_task:
-            raise ValueError(f"{type(learner).__name__} has no tasks; leave task=None (got {task!r})")
-        try:
-            name = as_label(task)
-        except ValueError as error:
-            raise ValueError(f"a task is named as a label is: {error}") from None
-        if not self._all and (learner.step or learner.prepared):
-            raise ValueError(
-                f"this learner began without tasks and has none, so leave task=None (got {name!r}); for a stream "
-                "with tasks begin a new one"
-            )
-        known = next((other for other in self.names if other == name), name)
-        if spelled(known) != spelled(name):
-            raise ValueError(f"task {name!r} cannot be told from the known task {known!r}; use one of them")
-        return name
-
-    def find(self, learner: Learner, task: object) -> bool:
-        """Turn to a task, None for a learner without; return whether there is such a one."""
-        name = self.check(learner, task)
-        if name is not None and name not in self.names:
-            return False
-        self.turn_to(learner, 0 if name is None else self.names.index(name))
-        return True
-
-    def need(self, learner: Learner, task: object) -> None:
-        """Turn to a task that must be known."""
-        if not self.find(learner, task):
-            raise ValueError(f"there is no task {task!r}; known: {self.names[:8]}")
-
-    def enter(self, learner: Learner, name: Label | None) -> int | None:
-        """Turn to a task, a new one for a name not seen yet; then return which was at work, for `close`."""
-        if name is None or name in self.names:
-            self.turn_to(learner, 0 if name is None else self.names.index(name))
-            return None
-        before = self.at
-        if not self._all:  # the first one takes what the learner has
-            self._all.append(Task(name, {}))
-            return before
-        self._rest(learner)
-        learner.seed = torch_seed(self._seed, len(self._all), "task")
-        learner.classes = type(learner.classes)(learner.classes.limit)
-        assert learner.shape is not None
-        learner._build_own(learner.shape)
-        self._all.append(Task(name, _own(learner)))
-        self.at = len(self._all) - 1
-        return before
-
-    def close(self, learner: Learner, before: int) -> None:
-        """Take back a task that was just entered."""
-        del self._all[-1]
-        if self._all:
-            self.at = _NOBODY
-            self.turn_to(learner, before)
-
-    def clear(self, learner: Learner) -> None:
-        """Forget all tasks; the learner has what the first one had."""
-        self.turn_to(learner, 0)
-        self._all.clear()
-
-    def turn_to(self, learner: Learner, number: int) -> None:
-        """Let a task be at work."""
-        if number != self.at:
-            self._rest(learner)
-            for name, value in self._all[number].own.items():
-                setattr(learner, name, value)
-            self.at = number
-
-    def each(self, learner: Learner) -> Iterator[int]:
-        """Turn to one task after another; a learner without any has one all the same."""
-        for number in range(max(1, len(self._all))):
-            self.turn_to(learner, number)
-            yield number
-
-    def count_classes(self, learner: Learner) -> int:
-        """Return how many classes all tasks have."""
-        others = (task.own["classes"] for number, task in enumerate(self._all) if number != self.at)
-        return len(learner.classes) + sum(map(len, others))
-
-    def stored_label(self, learner: Learner, key: int) -> int | None:
-        """Turn to the task that stores an example, and return its label there; None where none does."""
-        for _ in self.each(learner):
-            if (label := learner._stored_label(key)) is not None:
-                return label
-        return None
-
-    def forget_elsewhere(self, learner: Learner, keys: list[int]) -> None:
-        """Remove examples from all tasks but the one at work, which has learned them."""
-        here = self.at
-        for number in self.each(learner):
-            for key in keys if number != here else ():
-                if (label := learner._stored_label(key)) is not None:
-                    learner._uncount(label)
-                    learner._forget(key)
-        self.turn_to(learner, here)
-
-    def _rest(self, learner: Learner) -> None:
-        """Put away what is the own of the task at work. An interrupt at any moment leaves all tasks whole."""
-        if self.at != _NOBODY:
-            self._all[self.at].own = _own(learner)
-            self.at = _NOBODY
+    task: TaskState
+    inputs: Tensor
+    targets: Tensor
+    loss: Loss = F.cross_entropy
 
 
-def _own(learner: Learner) -> dict[str, Any]:
-    return {name: getattr(learner, name) for name in learner._OWN}
+def update_tasks(
+    engine: Engine, strategy: str, batches: Iterable[TaskBatch], rate: float, step: int, **forward: Any
+) -> None:
+    """Update the network over the batches of its tasks: a step for each, or one along the sum of their gradients."""
+    if strategy.endswith("separate"):
+        for batch in batches:
+            head, seed = batch.task.head, batch.task.seed
+            engine.update(head, batch.inputs, batch.targets, rate, seed, step, loss=batch.loss, **forward)
+        return
+    heads: list[TrainedHead] = []
+    for batch in batches:
+        task, more = batch.task, bool(heads)
+        engine.gather(task.head, batch.inputs, batch.targets, task.seed, step, more=more, loss=batch.loss, **forward)
+        heads.append(task.head)
+    for head in heads:  # the body moves with the first head: its gradient is used up then
+        engine.descend(head, rate)
+
+
+def others(tasks: Mapping[Any, TaskState], task: TaskState) -> Iterator[TaskState]:
+    """Return all tasks but one, in order of appearance."""
+    return (other for other in tasks.values() if other is not task)

@@ -16,15 +16,19 @@ from coldstream.metrics.classification import (
     confidences,
     confusion_matrix,
     hits,
+    log_loss,
     per_class_accuracy,
     predictions,
+    share_taken_for,
 )
 from coldstream.metrics.coverage import CoverageCurve, coverage_curve
+from coldstream.metrics.paired import Interval, mean_interval, paired_by_seed, paired_interval
 from coldstream.metrics.prequential import Prequential
 from coldstream.metrics.transfer import backward_transfer, forgetting, forward_transfer
 
 __all__ = [
     "CoverageCurve",
+    "Interval",
     "Prequential",
     "Reliability",
     "Summary",
@@ -39,9 +43,14 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "hits",
+    "log_loss",
+    "mean_interval",
     "omega",
+    "paired_by_seed",
+    "paired_interval",
     "per_class_accuracy",
     "predictions",
     "reliability",
+    "share_taken_for",
     "summary",
 ]

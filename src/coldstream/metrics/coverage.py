@@ -31,8 +31,6 @@ class CoverageCurve:
     >>> curve = coverage_curve([0.9, 0.6, 0.6, 0.2], [True, True, False, False])
     >>> curve.thresholds, curve.coverage, curve.accuracy
     ((0.2, 0.6, 0.9), (1.0, 0.75, 0.25), (0.5, 0.6666666666666666, 1.0))
-    >>> curve.threshold_for(0.6)
-    0.6
     >>> curve.at(0.7)
     (0.25, 1.0)
     >>> CoverageCurve.from_dict(curve.to_dict()) == curve
@@ -80,15 +78,6 @@ class CoverageCurve:
         if index == len(self.thresholds):
             return 0.0, None
         return self.accepted[index] / self.accepted[0], self.correct[index] / self.accepted[index]
-
-    def threshold_for(self, accuracy: float) -> float | None:
-        """Return the lowest threshold whose accepted images have at least this accuracy, or None.
-
-        Accuracy need not rise with the threshold: a higher one than that returned may fall short again.
-        """
-        wanted = _check.fraction(accuracy, "accuracy")
-        reached = zip(self.thresholds, self.accuracy, strict=True)
-        return next((threshold for threshold, got in reached if got >= wanted), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists of plain numbers for a JSON report."""

@@ -42,7 +42,7 @@ class Prequential:
         self._recent_correct = 0
 
     def update(self, correct: bool) -> None:
-        """Take in whether the next example was predicted rightly."""
+        """Add an example, `correct` if it was predicted correctly."""
         if not isinstance(correct, bool | np.bool_):
             raise ValueError(f"correct: expected True or False, got {correct!r}")
         if len(self._recent) == self.window:

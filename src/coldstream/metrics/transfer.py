@@ -17,11 +17,13 @@ from coldstream.metrics import _check
 
 
 def forgetting(matrix: ArrayLike, learned: Sequence[int] | None = None) -> float:
-    r"""Return the mean fall of each earlier task from its best accuracy [1]_; negative where it rose.
+    r"""Return the mean fall of each earlier task from its best accuracy; 0 of one that is best at the end.
 
-    .. math:: F = \frac{1}{|J|} \sum_{j \in J} \max_{t < T} R_{t,j} - R_{T,j}
+    .. math:: F = \frac{1}{|J|} \sum_{j \in J} \max_{t \le T} R_{t,j} - R_{T,j}
 
-    with T the last event and J the tasks learned before it.
+    with T the last event and J the tasks learned before it. This is the measure of [1]_ with the last event in the
+    maximum. There the maximum is over the events before, so that a task that rises has a negative forgetting, which
+    hides that another one falls. What rises is in `backward_transfer`.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def forgetting(matrix: ArrayLike, learned: Sequence[int] | None = None) -> float
     """
     table, event = _read(matrix, learned)
     old = _some(event < len(table) - 1, "learned before the last event")
-    return float(np.mean(np.nanmax(table[:-1, old], axis=0) - table[-1, old]))
+    return float(np.mean(np.nanmax(table[:, old], axis=0) - table[-1, old]))
 
 
 def backward_transfer(matrix: ArrayLike, learned: Sequence[int] | None = None) -> float:

@@ -12,15 +12,15 @@ def layers_in_order(network: nn.Module, shape: Shape) -> list[nn.Module]:
 
     The order is that of one blank item of `shape`; a module that works more than once counts where it does first.
     """
-    found: dict[nn.Module, None] = {}
+    seen: dict[nn.Module, None] = {}
     layers = [m for m in network.modules() if [*m.parameters(recurse=False), *m.buffers(recurse=False)]]
-    hooks = [layer.register_forward_pre_hook(lambda module, _: found.setdefault(module)) for layer in layers]
+    hooks = [layer.register_forward_pre_hook(lambda module, _: seen.setdefault(module)) for layer in layers]
     try:
         on_blank(network, shape)
     finally:
         for hook in hooks:
             hook.remove()
-    return list(found)
+    return list(seen)
 
 
 def first_layers(network: nn.Module, shape: Shape, share: float) -> list[nn.Module]:

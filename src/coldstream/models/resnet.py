@@ -31,7 +31,7 @@ class SmallResNet(nn.Module):
     Parameters
     ----------
     channels
-        Of the images: 1 for grey, 3 for colour.
+        Channels of the images: 1 for grey, 3 for colour.
     width
         Channels of the first stage.
     blocks

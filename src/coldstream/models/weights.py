@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import os
 from pathlib import Path
 
 import safetensors
@@ -22,9 +22,18 @@ def check_init(source: object) -> None:
         isinstance(source, (str, Path))
         and source != "random"
         and _looks_like_a_file(source)
-        and not Path(source).is_file()
+        and not os.path.isfile(source)
     ):
-        raise ValueError(f"weights file {str(source)!r} does not exist")
+        raise ValueError(f"weights file {str(source)[:200]!r} does not exist")
+
+
+def is_published(source: object) -> bool:
+    """Return whether a source of weights is the name of published ones, rather than a file or none."""
+    return (
+        isinstance(source, str)
+        and source not in ("random", "base")
+        and not (_looks_like_a_file(source) or os.path.isfile(source))
+    )
 
 
 def _looks_like_a_file(source: str | Path) -> bool:
@@ -39,10 +48,10 @@ def load_weights(body: nn.Module, model: object, source: str | Path) -> None:
     network, such as ``IMAGENET1K_V1`` or ``DEFAULT``, which torchvision downloads once. The head is not taken.
     """
     path = Path(source)
-    if path.is_file():
+    if os.path.isfile(path):
         state = _read(path)
     elif _looks_like_a_file(source):
-        raise ValueError(f"weights file {str(source)!r} does not exist")
+        raise ValueError(f"weights file {str(source)[:200]!r} does not exist")
     else:
         state = _published(model, str(source))
     _fill(body, state, str(source))
@@ -53,10 +62,10 @@ def _read(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # a file that is no weights makes the unpickler raise whatever it meets
         raise ValueError(
             f"weights file {str(path)!r} cannot be read as plain tensors (it is truncated, of another format, or "
-            f"holds code, which is never run): {str(error).splitlines()[0]}"
+            f"holds code, which is never run): {(str(error).splitlines() or [type(error).__name__])[0]}"
         ) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
@@ -87,14 +96,14 @@ def _published(model: object, name: str) -> dict[str, Tensor]:
 
 
 def _fill(body: nn.Module, state: dict[str, Tensor], source: str) -> None:
-    own = body.state_dict()
-    given = {name: value for name, value in state.items() if name in own or not name.startswith(_HEADS)}
-    missing = sorted(own.keys() - given.keys())
-    extra = sorted(given.keys() - own.keys())
+    expected = body.state_dict()
+    given = {name: value for name, value in state.items() if name in expected or not name.startswith(_HEADS)}
+    missing = sorted(expected.keys() - given.keys())
+    extra = sorted(given.keys() - expected.keys())
     wrong = [
-        f"{name} {tuple(given[name].shape)}, not {tuple(own[name].shape)}"
-        for name in own.keys() & given.keys()
-        if own[name].shape != given[name].shape
+        f"{name} {tuple(given[name].shape)}, not {tuple(expected[name].shape)}"
+        for name in expected.keys() & given.keys()
+        if expected[name].shape != given[name].shape
     ]
     for what, names in (("lacks", missing), ("has unknown", extra), ("has the wrong shape:", sorted(wrong))):
         if names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.paper.catalog import Claim, Row, Setting, Settings, above
+from coldstream.paper.catalog import Claim, PaperExperiment, Setting, Settings, each_better
 from coldstream.paper.cifar100 import CODEC, SHORT, cssl, short
 
 
@@ -26,7 +26,7 @@ _COMPRESSED = {
     "4 bit, 66%": (0.715, 0.038),
 }
 
-COMPRESSION = Row(
+COMPRESSION = PaperExperiment(
     name="T:compress",
     title="Compression at the smallest buffer",
     varies="bits a pixel, and the area to which images are resized before they are stored",
@@ -38,12 +38,12 @@ COMPRESSION = Row(
     claims=(
         Claim(
             "6 bits and 66% are the best of the seven",
-            above("CIFAR100", "6 bit, 66%", [name for name in _COMPRESSED if name != "6 bit, 66%"]),
+            each_better("CIFAR100", "6 bit, 66%", [name for name in _COMPRESSED if name != "6 bit, 66%"]),
         ),
-        Claim("6 bits and 66% are better than raw images", above("CIFAR100", "6 bit, 66%", "8 bit, 100%")),
-        Claim("4 bits are better than raw images", above("CIFAR100", "4 bit, 100%", "8 bit, 100%")),
-        Claim("4 bits and 66% are too much", above("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
-        Claim("Resizing to 50% is too much", above("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
+        Claim("6 bits and 66% are better than raw images", each_better("CIFAR100", "6 bit, 66%", "8 bit, 100%")),
+        Claim("4 bits are better than raw images", each_better("CIFAR100", "4 bit, 100%", "8 bit, 100%")),
+        Claim("4 bits and 66% are too much", each_better("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
+        Claim("Resizing to 50% is too much", each_better("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
     ),
     lab=SHORT,
 )
@@ -63,7 +63,7 @@ def _consolidation(setting: Setting) -> dict[str, Settings]:
     return {"CIFAR100": setting.experiment(arms)}
 
 
-CONSOLIDATION = Row(
+CONSOLIDATION = PaperExperiment(
     name="T:smart_evict",
     title="Merging two stored examples instead of dropping one",
     varies="how two examples become one when the buffer is full; beside it compression, and dropping raw images",
@@ -81,11 +81,11 @@ CONSOLIDATION = Row(
     claims=(
         Claim(
             "Merging is worse than compressing",
-            above("CIFAR100", "6 bit, 66%", ["Mixup", "CutMix", "SamplePairing"]),
+            each_better("CIFAR100", "6 bit, 66%", ["Mixup", "CutMix", "SamplePairing"]),
         ),
         Claim(
             "Merging is worse than compressing also with a limit of 2 or 3 merges",
-            above("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
+            each_better("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
         ),
     ),
     lab=SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which.",
@@ -101,7 +101,7 @@ def _eviction(setting: Setting) -> dict[str, Settings]:
     return {"CIFAR100": setting.experiment(arms)}
 
 
-EVICTION = Row(
+EVICTION = PaperExperiment(
     name="T:reservoir",
     title="Eviction: a random member of the largest class, or a reservoir",
     varies="which example leaves a full buffer, and the capacity",
@@ -126,7 +126,9 @@ EVICTION = Row(
         Claim(
             "Random eviction is better than a reservoir at every capacity",
             tuple(
-                c for mb in (30, 60, 90, 120) for c in above("CIFAR100", f"random, {mb} Mb", f"reservoir, {mb} Mb")
+                c
+                for mb in (30, 60, 90, 120)
+                for c in each_better("CIFAR100", f"random, {mb} Mb", f"reservoir, {mb} Mb")
             ),
         ),
     ),

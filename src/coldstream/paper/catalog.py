@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is here: parts, each an experiment, at two scales, and what they claim."""
+"""The shape of an experiment of the paper: parts with their settings at two scales, claims, the paper's numbers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ LOWER_IS_BETTER = ("average_ece",)
 
 @dataclass(frozen=True)
 class Setting:
-    """Where experiments of one kind take place: all that their arms have in common, at one scale.
+    """What the arms of experiments of one kind have in common, at one scale.
 
     Attributes
     ----------
     tree
         Settings of an experiment (`coldstream.lab.config.Config`), without `name` and `learners`.
     images, image_bytes
-        Of the stream: how many come, and the bytes of a raw one; what a replay buffer's share is a share of.
+        Images in the stream and bytes of a raw image: shares of a replay buffer are shares of their product.
     method
         Settings of CSSL.
     pretrained
-        Settings of a learner that begins pre-trained.
+        Settings of a learner that starts pre-trained.
     large
-        Settings of a frozen extractor that begins from ImageNet's weights in the paper.
+        Settings of a frozen extractor that starts from ImageNet's weights in the paper.
     """
 
     scale: str
@@ -44,7 +44,7 @@ class Setting:
         return self.scale == "lab"
 
     def bytes(self, paper: str, share: float) -> str | int:
-        """Return a capacity: the paper's own figure, or at lab scale as large a share of the raw stream."""
+        """Return a capacity: the paper's, or at lab scale the same share of the raw stream."""
         return f"{round(share * self.images * self.image_bytes)}B" if self.lab else paper
 
     def examples(self, share: float) -> int:
@@ -53,7 +53,7 @@ class Setting:
 
     def experiment(self, learners: Mapping[str, Settings], **changes: Any) -> Settings:
         """Return an experiment of these learners; `changes` replace or extend sections of the tree."""
-        tree = {**self.tree, "learners": {name: dict(own) for name, own in learners.items()}}
+        tree = {**self.tree, "learners": {name: dict(arm) for name, arm in learners.items()}}
         for key, value in changes.items():
             before = tree.get(key)
             tree[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
@@ -66,16 +66,15 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True)
 class Comparison:
-    """That one is ahead of another, by more than `margin`, in one number of each run; seeds are paired.
+    """The statement that one learner is better than another in one number of each run; seeds are paired.
 
-    `metric` may be that of one of several tasks: ``accuracy of flowers``. With `share`, that much of the first one's
-    number is still ahead of the other's.
+    `metric` may be that of one of several tasks: ``accuracy of flowers``. With `share`, already that much of the
+    first one's number is better than the other's.
     """
 
     better: Ref
     worse: Ref
     metric: str = "omega_per_event"
-    margin: float = 0.0
     share: float = 1.0
 
     @property
@@ -85,7 +84,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, or its tables show, in a form that numbers can confirm or contradict."""
+    """What the paper says, or its tables show, in a form that numbers can confirm or refute."""
 
     text: str
     comparisons: tuple[Comparison, ...]
@@ -93,9 +92,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn of a row beside its table.
+    """A picture beside the table of an experiment.
 
-    `kind` is one of `coldstream.paper.pictures.KINDS`; `options` are its own.
+    `kind` is one of `coldstream.paper.pictures.KINDS`; `options` are what it takes.
     """
 
     kind: str
@@ -104,8 +103,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A table or figure of the paper.
+class PaperExperiment:
+    """An experiment of the paper: one of its tables or figures.
 
     Attributes
     ----------
@@ -114,11 +113,11 @@ class Row:
     varies, fixed
         In words: what differs between the arms, and what does not.
     setting
-        Scale -> where it takes place.
+        Scale -> its `Setting`.
     parts
-        That -> the experiments, by name.
+        `Setting` -> settings of each part, by name.
     metrics
-        Which numbers of a run make the table, the first one above all.
+        The columns of its table, the most important first.
     numbers
         The paper's, by part, learner and metric: (mean, standard deviation or None).
     lab
@@ -126,7 +125,7 @@ class Row:
     layout
         A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
     measured
-        For a row that is timed instead of streamed: scale -> what is timed (`coldstream.benchmarks.timing.pieces`).
+        For an experiment that is timed instead of streamed: scale -> what is timed (`benchmarks.timing.pieces`).
     """
 
     name: str
@@ -145,20 +144,15 @@ class Row:
 
     @property
     def slug(self) -> str:
-        """Its name where a colon will not do."""
+        """Its name in file names."""
         return self.name.replace(":", "-")
 
-    @property
-    def name_on_command_line(self) -> str:
-        """What to write after `coldstream run`."""
-        return f"paper/{self.name}"
-
-    def experiments(self, scale: str) -> dict[str, Settings]:
+    def configs(self, scale: str) -> dict[str, Settings]:
         """Return the settings of every part, with a name that no other part has."""
-        found = self.parts(self.setting(scale))
+        parts = self.parts(self.setting(scale))
         return {
-            part: {"name": f"{self.slug}-{scale}" + (f"-{slug(part)}" if len(found) > 1 else ""), **tree}
-            for part, tree in found.items()
+            part: {"name": f"{self.slug}-{scale}" + (f"-{slug(part)}" if len(parts) > 1 else ""), **tree}
+            for part, tree in parts.items()
         }
 
 
@@ -173,12 +167,14 @@ def slug(text: str) -> str:
     return "-".join("".join(c if c.isalnum() or c in "-." else " " for c in text).split())
 
 
-def above(part: str, better: Sequence[str] | str, worse: Sequence[str] | str, **more: Any) -> tuple[Comparison, ...]:
+def each_better(
+    part: str, better: Sequence[str] | str, worse: Sequence[str] | str, **more: Any
+) -> tuple[Comparison, ...]:
     """Return that each of some learners is better than each of others in a part."""
     ones, others = ([names] if isinstance(names, str) else list(names) for names in (better, worse))
     return tuple(Comparison((part, one), (part, other), **more) for one in ones for other in others)
 
 
-def falling(part: str, learners: Sequence[str], **more: Any) -> tuple[Comparison, ...]:
+def ordered(part: str, learners: Sequence[str], **more: Any) -> tuple[Comparison, ...]:
     """Return that each learner of a part is better than the next."""
     return tuple(Comparison((part, one), (part, other), **more) for one, other in pairwise(learners))

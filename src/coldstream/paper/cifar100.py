@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
-from coldstream.paper.catalog import Claim, Comparison, Figure, Row, Setting, Settings, above, falling
+from coldstream.paper.catalog import (
+    Claim,
+    Comparison,
+    Figure,
+    PaperExperiment,
+    Setting,
+    Settings,
+    each_better,
+    ordered,
+)
 
 CROPS = "crop|flip"
 MIX = "mixup(0.1)/cutmix(0.8)"
@@ -26,12 +35,12 @@ _SEEDS = [0, 1, 2]
 
 
 def network(recipe: Settings) -> Settings:
-    """Return what all learners of a recipe's experiment have in common."""
+    """Return the settings of a recipe that all learners share."""
     return {name: recipe[name] for name in (*_NETWORK, "zoom") if name in recipe}
 
 
 def method(recipe: Settings) -> Settings:
-    """Return what is CSSL's own of a recipe."""
+    """Return the settings of a recipe that belong to CSSL."""
     return {name: recipe[name] for name in _METHOD if name in recipe}
 
 
@@ -51,7 +60,7 @@ def _paper() -> Setting:
     return Setting("paper", tree, 50_000, 3072, method(recipe), pretrained={"init": "base"}, large=large)
 
 
-def _lab(classes: int, per_class: int, test_every: int, **own: Any) -> Setting:
+def _lab(classes: int, per_class: int, test_every: int, **method_changes: Any) -> Setting:
     tree: Settings = {
         "data": {"name": "cifar100", "classes": classes, "per_class": per_class, "test_per_class": 100},
         "stream": {"ordering": "class-incremental", "test_every": test_every},
@@ -68,8 +77,9 @@ def _lab(classes: int, per_class: int, test_every: int, **own: Any) -> Setting:
         "threads": 1,
     }
     pre = {"init": "pretrained"}
-    own = {**method(paper_recipe("cifar100")), **own}
-    return Setting("lab", tree, classes * per_class, 768, own, pretrained=pre, large={**pre, "base_init": True})
+    cssl_settings = {**method(paper_recipe("cifar100")), **method_changes}
+    large = {**pre, "base_init": True}
+    return Setting("lab", tree, classes * per_class, 768, cssl_settings, pretrained=pre, large=large)
 
 
 def long(scale: str) -> Setting:
@@ -89,23 +99,23 @@ def cssl(setting: Setting, **changes: Any) -> Settings:
 
 def remind(setting: Setting, **changes: Any) -> Settings:
     """Return REMIND: the rate falls from 0.1 to 0.001 over each class, everything may be kept."""
-    own: Settings = {
+    settings: Settings = {
         "kind": "remind",
         "replay": setting.method["replay"],
         "rate": "linear(0.1, 0.001)",
         "capacity": None,
     }
-    own |= {"weight_decay": 1e-5, "momentum": 0.9, "evict": "largest-class"}
+    settings |= {"weight_decay": 1e-5, "momentum": 0.9, "evict": "largest-class"}
     if not setting.lab:
-        own["codebooks"] = 32
-    return {**own, **changes}
+        settings["codebooks"] = 32
+    return {**settings, **changes}
 
 
 def exstream(setting: Setting, share: float = 1.0, **changes: Any) -> Settings:
     """Return ExStream, whose buffers hold a share of each class."""
     classes = setting.tree["learner"]["classes"]
-    own = {"kind": "exstream", "per_class": max(2, round(share * setting.images / classes)), "rate": 2e-3}
-    return {**own, **setting.large, **changes}
+    settings = {"kind": "exstream", "per_class": max(2, round(share * setting.images / classes)), "rate": 2e-3}
+    return {**settings, **setting.large, **changes}
 
 
 def slda(setting: Setting, **changes: Any) -> Settings:
@@ -128,10 +138,10 @@ def _capacities(setting: Setting) -> dict[str, Settings]:
 
 
 def _by_capacity(setting: Setting) -> dict[str, Settings]:
-    arms = {f"CSSL, {name}": cssl(setting, **own) for name, own in _capacities(setting).items()}
+    arms = {f"CSSL, {name}": cssl(setting, **capacity) for name, capacity in _capacities(setting).items()}
     arms |= {
-        f"CSSL + pre-train, {name}": cssl(setting, **own, **setting.pretrained)
-        for name, own in _capacities(setting).items()
+        f"CSSL + pre-train, {name}": cssl(setting, **capacity, **setting.pretrained)
+        for name, capacity in _capacities(setting).items()
     }
     arms |= {f"ExStream, {30 * k} Mb": exstream(setting, k / 5) for k in range(1, 6)}
     arms |= {"Deep SLDA": slda(setting), "REMIND": remind(setting)}
@@ -142,22 +152,16 @@ def _by_capacity(setting: Setting) -> dict[str, Settings]:
 _SIZES = ("30 Mb", "60 Mb", "90-150 Mb")
 LONG = (
     "CIFAR-100 at 16 x 16, 10 classes of 200 images, B = 200, a ResNet of 155,000 parameters, a test after every "
-    "class. Few images that are replayed often, because that is where strong augmentation can pay in a time that "
-    "two cores have: on longer streams with fewer replayed a step (500 images a class, B = 30 or 100) the full "
-    "policy was behind or level, see the crossing of the lines. Half as many images again (--set data.per_class=300) "
-    "brought it half a point ahead with one seed, and takes half as long again. "
-    "Pre-training at this scale is on 20 classes that are not streamed. Where everything fits it is stored raw."
+    "class. Few images that are replayed often: the note on T:data_aug says why. Pre-training is on 20 classes that "
+    "are not streamed. Where everything fits it is stored raw."
 )
 _STREAM = (
     "CIFAR-100 at 16 x 16, 20 classes of 100 images, B = 32, a ResNet of 155,000 parameters, tested after every "
 )
-_LIGHT = (
-    " CSSL crops and flips only: on so short a stream its full policy costs accuracy (see the crossing of the lines)."
-    " Pre-training is on 20 classes that are not streamed."
-)
+_LIGHT = " CSSL crops and flips only (see crossing). Pre-training is on 20 classes that are not streamed."
 SHORT = _STREAM + "fourth class." + _LIGHT
 
-CAPACITY = Row(
+CAPACITY = PaperExperiment(
     name="fig:cifar100_cssl",
     title="Class-incremental CIFAR-100 by buffer capacity",
     varies="the method, and the capacity of the replay buffer (30 to 150 Mb in the paper, a fifth to all of it here)",
@@ -177,7 +181,7 @@ CAPACITY = Row(
             tuple(
                 comparison
                 for size, same in zip(_SIZES, ("30 Mb", "60 Mb", "150 Mb"), strict=True)
-                for comparison in above(
+                for comparison in each_better(
                     "CIFAR100",
                     f"CSSL, {size}",
                     ["REMIND", "REMIND + extra params", "Deep SLDA", f"ExStream, {same}"],
@@ -190,7 +194,9 @@ CAPACITY = Row(
             tuple(
                 c
                 for size in _SIZES
-                for c in above("CIFAR100", f"CSSL + pre-train, {size}", f"CSSL, {size}", metric="average_accuracy")
+                for c in each_better(
+                    "CIFAR100", f"CSSL + pre-train, {size}", f"CSSL, {size}", metric="average_accuracy"
+                )
             ),
         ),
     ),
@@ -235,7 +241,7 @@ def _augmentation(setting: Setting) -> dict[str, Settings]:
     return parts
 
 
-AUGMENTATION = Row(
+AUGMENTATION = PaperExperiment(
     name="T:data_aug",
     title="Augmentation policies",
     varies="which of Mixup (MU), CutMix (CM), AutoAugment (AA) and RandAugment (RA) come on top of crops and flips",
@@ -262,11 +268,13 @@ AUGMENTATION = Row(
     claims=(
         Claim(
             "Every stronger policy is better than crops and flips",
-            above("policies", [name for name in AUGMENTATIONS if name != "none"], "none"),
+            each_better("policies", [name for name in AUGMENTATIONS if name != "none"], "none"),
         ),
         Claim(
             "Mixup, CutMix and AutoAugment together are the best policy (a tie with Mixup and AutoAugment aside)",
-            above("policies", "MU + CM + AA", [n for n in AUGMENTATIONS if n not in ("MU + CM + AA", "MU + AA")]),
+            each_better(
+                "policies", "MU + CM + AA", [n for n in AUGMENTATIONS if n not in ("MU + CM + AA", "MU + AA")]
+            ),
         ),
     ),
     lab=LONG + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
@@ -297,7 +305,7 @@ def _calibration(setting: Setting) -> dict[str, Settings]:
     return {"CIFAR100": setting.experiment(arms), "ImageNet": calibration(setting.scale)}
 
 
-CALIBRATION = Row(
+CALIBRATION = PaperExperiment(
     name="tab:cc_cifar100",
     title="Calibration by method and augmentation",
     varies="the method, pre-training, the capacity, and whether CSSL augments beyond crops and flips",
@@ -328,11 +336,11 @@ CALIBRATION = Row(
                 )
                 for pre in ("", " + pre-train")
             )
-            + above("ImageNet", "CSSL", "CSSL, no aug.", metric="average_ece"),
+            + each_better("ImageNet", "CSSL", "CSSL, no aug.", metric="average_ece"),
         ),
         Claim(
             "CSSL is better calibrated than ExStream and Deep SLDA",
-            above("CIFAR100", ["CSSL, 30 Mb", "CSSL, 150 Mb"], ["ExStream", "Deep SLDA"], metric="average_ece"),
+            each_better("CIFAR100", ["CSSL, 30 Mb", "CSSL, 150 Mb"], ["ExStream", "Deep SLDA"], metric="average_ece"),
         ),
         Claim(
             "Pre-training improves the calibration of CSSL",
@@ -364,7 +372,7 @@ def _iid(setting: Setting) -> dict[str, Settings]:
     return {"iid": setting.experiment(arms, **changes)}
 
 
-IID = Row(
+IID = PaperExperiment(
     name="fig:cc_cifar100",
     title="Calibration on the way, i.i.d. order",
     varies="the method, pre-training, and whether CSSL augments beyond crops and flips",
@@ -376,11 +384,11 @@ IID = Row(
     claims=(
         Claim(
             "Without its augmentation CSSL is worse calibrated",
-            above("iid", "CSSL", "CSSL, no aug.", metric="average_ece"),
+            each_better("iid", "CSSL", "CSSL, no aug.", metric="average_ece"),
         ),
         Claim(
             "CSSL is better calibrated than REMIND",
-            above("iid", ["CSSL", "CSSL + pre-train"], "REMIND", metric="average_ece"),
+            each_better("iid", ["CSSL", "CSSL + pre-train"], "REMIND", metric="average_ece"),
         ),
     ),
     lab=LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
@@ -401,7 +409,7 @@ def _track(setting: Setting) -> dict[str, Settings]:
     return {"CIFAR100": setting.experiment(arms, stream={"test_every": 1}, offline={"last_only": True})}
 
 
-TRACK = Row(
+TRACK = PaperExperiment(
     name="fig:cifar_acc_track",
     title="Accuracy after every class",
     varies="the method",
@@ -413,7 +421,7 @@ TRACK = Row(
     claims=(
         Claim(
             "At the end cold CSSL is above every baseline",
-            above(
+            each_better(
                 "CIFAR100",
                 "CSSL",
                 ["ExStream", "Deep SLDA", "REMIND", "REMIND + extra params"],
@@ -441,7 +449,7 @@ def _gap(setting: Setting) -> dict[str, Settings]:
     return {"CIFAR100": setting.experiment(arms, offline={"enabled": False})}
 
 
-GAP = Row(
+GAP = PaperExperiment(
     name="fig:perf_gap",
     title="The gap to offline training, and what is taken for what",
     varies="the method: iCaRL and E2EIL batch by batch, REMIND with 50 or 100 replayed a step, offline training",
@@ -457,11 +465,11 @@ GAP = Row(
         ),
         Claim(
             "iCaRL and E2EIL take other classes for those of the last batch more than REMIND does",
-            above("CIFAR100", ["iCaRL", "E2EIL"], "REMIND", metric="bias_to_last_batch"),
+            each_better("CIFAR100", ["iCaRL", "E2EIL"], "REMIND", metric="bias_to_last_batch"),
         ),
         Claim(
             "REMIND takes other classes for the last one less with more replayed examples",
-            above("CIFAR100", "REMIND, fewer replayed", "REMIND", metric="bias_to_last_class"),
+            each_better("CIFAR100", "REMIND, fewer replayed", "REMIND", metric="bias_to_last_class"),
         ),
     ),
     lab=_STREAM
@@ -493,7 +501,7 @@ def _freezing(setting: Setting) -> dict[str, Settings]:
     return parts
 
 
-FREEZING = Row(
+FREEZING = PaperExperiment(
     name="fig:layer_freeze",
     title="Fine-tuning with a frozen share",
     varies="the share of the pre-trained network's parameters, from the input on, that stay as they are",
@@ -505,11 +513,11 @@ FREEZING = Row(
     claims=(
         Claim(
             "Accuracy falls with the frozen share",
-            falling("CIFAR100", [f"{share:.0%} frozen" for share in FREEZES], metric="final_accuracy"),
+            ordered("CIFAR100", [f"{share:.0%} frozen" for share in FREEZES], metric="final_accuracy"),
         ),
         Claim(
             "Training everything is better than training the head alone",
-            above("CIFAR100", "0% frozen", "100% frozen", metric="final_accuracy"),
+            each_better("CIFAR100", "0% frozen", "100% frozen", metric="final_accuracy"),
         ),
     ),
     lab="CIFAR-100 at 16 x 16, 20 classes of 100 images, 30 epochs at rate 0.01, after pre-training on 20 classes "

@@ -6,7 +6,7 @@ from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
 from coldstream.paper import cifar100
-from coldstream.paper.catalog import Claim, Row, Setting, Settings, above
+from coldstream.paper.catalog import Claim, PaperExperiment, Setting, Settings, each_better
 
 SIGNS = ("01", "12", "13", "14", "17", "18", "25", "33", "38", "40")
 """Ten signs that differ in shape or colour, so that a third track of each can be recognised at all."""
@@ -32,8 +32,8 @@ def setting(scale: str) -> Setting:
             "prequential": False,
             "threads": 1,
         }
-        own = {"replay": 32, "augment": "crop|autoaugment(imagenet)|mixup(0.1)/cutmix(0.8)"}
-        return Setting("lab", tree, 600, 768, {**method, **own}, pretrained={"init": "pretrained"})
+        lab_method = {"replay": 32, "augment": "crop|autoaugment(imagenet)|mixup(0.1)/cutmix(0.8)"}
+        return Setting("lab", tree, 600, 768, {**method, **lab_method}, pretrained={"init": "pretrained"})
     tree = {
         "data": {"name": "core50"},
         "learner": cifar100.network(recipe),
@@ -90,7 +90,7 @@ _PAPER = {
 _CSSL = [f"CSSL, {size} Mb" for size in (100, 200, 300)]
 _BASELINES = [name for name in _PAPER if not name.startswith("CSSL")]
 
-ORDERINGS = Row(
+ORDERINGS = PaperExperiment(
     name="T:core50",
     title="CORe50 in four orders",
     varies="the order (ID i.i.d., CID class i.i.d., I instance, CI class-instance), method, capacity, pre-training",
@@ -108,11 +108,11 @@ ORDERINGS = Row(
     claims=(
         Claim(
             "From a cold start CSSL is better than every baseline, in every order and at every capacity",
-            tuple(comparison for order in ORDERS for comparison in above(order, _CSSL, _BASELINES)),
+            tuple(comparison for order in ORDERS for comparison in each_better(order, _CSSL, _BASELINES)),
         ),
         Claim(
             "Pre-trained, CSSL is better than every baseline where classes come one after another",
-            above("CID, pre-trained", _CSSL, _BASELINES) + above("CI, pre-trained", _CSSL, _BASELINES),
+            each_better("CID, pre-trained", _CSSL, _BASELINES) + each_better("CI, pre-trained", _CSSL, _BASELINES),
         ),
     ),
     lab="Tracks of GTSRB stand in for CORe50's clips: ten signs, two tracks of 30 frames each to learn, a third "

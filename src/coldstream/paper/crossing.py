@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coldstream.paper import cifar100
-from coldstream.paper.catalog import Claim, Comparison, Figure, Row, Setting, Settings
+from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings
 
 NETWORKS = {"resnet8-16": "79,000", "resnet10-16": "155,000", "resnet10-32": "617,000"}
 LENGTHS = {"resnet8-16": (50, 100, 250, 500), "resnet10-16": (50, 100, 250, 500), "resnet10-32": (50, 100, 250)}
@@ -17,12 +17,12 @@ def part(network: str, per_class: int) -> str:
 
 def _parts(where: Setting) -> dict[str, Settings]:
     parts = {}
-    own = {"codec": "raw", "capacity": None, "replay": 100}
+    stored = {"codec": "raw", "capacity": None, "replay": 100}
     for network in NETWORKS:
         for per_class in LENGTHS[network]:
             arms = {
-                LIGHT: cifar100.cssl(where, **own, augment=cifar100.CROPS),
-                STRONG: cifar100.cssl(where, **own, augment=cifar100.FULL),
+                LIGHT: cifar100.cssl(where, **stored, augment=cifar100.CROPS),
+                STRONG: cifar100.cssl(where, **stored, augment=cifar100.FULL),
             }
             parts[part(network, per_class)] = where.experiment(
                 arms, data={"per_class": per_class}, learner={"model": network}, offline={"enabled": False}
@@ -30,7 +30,7 @@ def _parts(where: Setting) -> dict[str, Settings]:
     return parts
 
 
-CROSSING = Row(
+CROSSING = PaperExperiment(
     name="crossing",
     title="Where the lines of augmentation cross",
     varies="the images of each class, and the network's size",
@@ -44,15 +44,15 @@ CROSSING = Row(
         Claim(
             "On the shortest stream crops and flips are better than the full policy, for every network",
             tuple(
-                Comparison((part(net, mine[0]), LIGHT), (part(net, mine[0]), STRONG), "final_accuracy")
-                for net, mine in LENGTHS.items()
+                Comparison((part(net, lengths[0]), LIGHT), (part(net, lengths[0]), STRONG), "final_accuracy")
+                for net, lengths in LENGTHS.items()
             ),
         ),
         Claim(
             "On the longest stream the full policy is better, for every network",
             tuple(
-                Comparison((part(net, mine[-1]), STRONG), (part(net, mine[-1]), LIGHT), "final_accuracy")
-                for net, mine in LENGTHS.items()
+                Comparison((part(net, lengths[-1]), STRONG), (part(net, lengths[-1]), LIGHT), "final_accuracy")
+                for net, lengths in LENGTHS.items()
             ),
         ),
     ),

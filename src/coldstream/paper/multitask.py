@@ -6,7 +6,7 @@ from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
 from coldstream.paper import cifar100
-from coldstream.paper.catalog import Claim, Comparison, Figure, Row, Setting, Settings
+from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings
 
 CROPS = "resizedcrop|flip"
 TASKS = ("MIT Scenes", "CUB-200", "Flowers", "FGVC")
@@ -41,8 +41,8 @@ def setting(scale: str) -> Setting:
             "prequential": False,
             "threads": 1,
         }
-        own = {**method, "replay": 20, "augment": "crop|flip"}
-        return Setting("lab", tree, 1340, 3072, own, pretrained={"init": "pretrained"})
+        lab_method = {**method, "replay": 20, "augment": "crop|flip"}
+        return Setting("lab", tree, 1340, 3072, lab_method, pretrained={"init": "pretrained"})
     tree = {
         "tasks": {
             "MIT Scenes": {"name": "mit-scenes"},
@@ -119,7 +119,7 @@ _LAB = (
     "of the five scenes. Pre-training is on 20 classes of CIFAR-100 that are not streamed."
 )
 
-METHODS = Row(
+METHODS = PaperExperiment(
     name="tab:mt_stream",
     title="Multi-task streaming",
     varies="the method, and pre-training",
@@ -155,7 +155,7 @@ _OF_STRATEGIES: dict[tuple[str, str], tuple[tuple[float, float | None], ...]] = 
 }
 _AVERAGES = {"full+separate": 0.6255, "split+separate": 0.5791, "full+sum": 0.6250, "split+sum": 0.6111}
 
-STRATEGY = Row(
+STRATEGY = PaperExperiment(
     name="tab:mt_stream_strat",
     title="Replay strategies for several tasks",
     varies="B replayed for each task (full) or over all tasks (split); a step for each task (separate) or one (sum)",

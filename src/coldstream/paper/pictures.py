@@ -1,78 +1,71 @@
-"""Pictures of the paper's figures, from what was kept of the runs."""
+"""The paper's figures, drawn from kept results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from coldstream.lab.records import Record
 from coldstream.paper import crossing
-from coldstream.paper.catalog import Figure, Row
-from coldstream.paper.results import summary_of, values_of
+from coldstream.paper.catalog import Figure, PaperExperiment
 from coldstream.report import plots
+from coldstream.report.kept import KeptPart, KeptResults, summary_of
 
 
-def draw(row: Row, found: Record, folder: Path) -> dict[str, Path]:
-    """Draw the figures of a row into a folder; return them by title."""
+def draw(experiment: PaperExperiment, results: KeptResults, folder: Path) -> dict[str, Path]:
+    """Draw the figures of an experiment into a folder; return them by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {}
-    for figure in row.figures:
-        path = folder / f"{row.slug}-{figure.kind}.png"
-        KINDS[figure.kind](path, row, figure, found)
-        made[figure.title] = path
-    return made
+    drawn = {}
+    for figure in experiment.figures:
+        path = folder / f"{experiment.slug}-{figure.kind}.png"
+        KINDS[figure.kind](path, experiment, figure, results)
+        drawn[figure.title] = path
+    return drawn
 
 
-def _events(path: Path, row: Row, figure: Figure, found: Record) -> None:
+def _seeds(part: KeptPart) -> str:
+    most = max(len(runs) for runs in part.learners.values())
+    return f"mean and range of {most} seeds" if most > 1 else "one seed"
+
+
+def _events(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
     """Draw one number over the stream, a panel a part and a line a learner: mean and range over seeds."""
     value, scale = figure.options["value"], 100 if "%" in figure.options["label"] else 1
-    whole, panels = plots.new_figure(7.2, 4.0, panels=len(found["parts"]), columns=1)
-    for axes, (part, content) in zip(panels, found["parts"].items(), strict=True):
-        for number, (name, runs) in enumerate(content["learners"].items()):
-            steps = [event["step"] for event in runs[0]["events"]]
-            values = scale * np.array([[event[value] for event in run["events"]] for run in runs])
-            _line(axes, steps, values, name, number)
+    whole, panels = plots.new_figure(7.2, 4.0, panels=len(results.parts), columns=1)
+    for axes, (name, part) in zip(panels, results.parts.items(), strict=True):
+        for number, (learner, runs) in enumerate(part.learners.items()):
+            values = [[scale * getattr(event, value) for event in run.events] for run in runs]
+            plots.line(axes, [event.step for event in runs[0].events], values, learner, number)
         axes.set_xlabel("images seen, each once")
         axes.set_ylabel(figure.options["label"])
-        axes.set_title(f"{row.name}, {part}, {_seeds(content)}", loc="left", fontsize=10)
+        axes.set_title(f"{experiment.name}, {name}, {_seeds(part)}", loc="left", fontsize=10)
         plots.legend(axes, beside=True)
     plots.save(whole, path, svg=False)
 
 
-def _line(axes: Any, where: Any, values: Any, label: str, number: int) -> None:
-    look = plots.look_of(number)
-    axes.plot(where, values.mean(0), label=label, markersize=4, **look)
-    if len(values) > 1:
-        axes.fill_between(where, values.min(0), values.max(0), color=look["color"], alpha=0.15, linewidth=0)
+_MEGABYTES = (30, 60, 90, 120, 150)
 
 
-def _seeds(content: Record) -> str:
-    most = max(len(runs) for runs in content["learners"].values())
-    return f"mean and range of {most} seeds" if most > 1 else "one seed"
-
-
-def _capacity(path: Path, row: Row, figure: Figure, found: Record) -> None:
+def _capacity(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
     """Draw Ω over the capacity; a method without one is a level line."""
-    ((part, content),) = found["parts"].items()
-    values = values_of(found)
+    ((name, part),) = results.parts.items()
+    values = results.values
     whole, (axes,) = plots.new_figure(7.2, 4.2)
-    groups: dict[str, dict[float, list[float]]] = {}
-    for name in content["learners"]:
-        method, _, size = name.rpartition(", ")
-        numbers = list(values[part, name, "omega_per_event"].values())
-        for capacity in [30, 60, 90, 120, 150] if not method else _capacities(size):
-            groups.setdefault(method or name, {})[capacity] = numbers
-    for number, (method, mine) in enumerate(groups.items()):
-        where = sorted(mine)
-        _line(axes, where, np.array([mine[size] for size in where]).T, method, number)
+    methods: dict[str, dict[int, list[float]]] = {}
+    for learner in part.learners:
+        method, _, size = learner.rpartition(", ")
+        numbers = list(values[name, learner, "omega_per_event"].values())
+        for capacity in _capacities(size) if method else _MEGABYTES:
+            methods.setdefault(method or learner, {})[capacity] = numbers
+    for number, (method, by_capacity) in enumerate(methods.items()):
+        sizes = sorted(by_capacity)
+        plots.line(axes, sizes, np.array([by_capacity[size] for size in sizes]).T, method, number)
     axes.axhline(1, color=plots.OFFLINE, linestyle="--", linewidth=1.2, label="trained offline")
-    axes.set_xticks([30, 60, 90, 120, 150], ["30 Mb", "60 Mb", "90 Mb", "120 Mb", "150 Mb"])
+    axes.set_xticks(_MEGABYTES, [f"{size} Mb" for size in _MEGABYTES])
     axes.set_xlabel("capacity; at lab scale the same share of the stream's raw bytes")
     axes.set_ylabel("Ω_all (an offline model per test)")
-    axes.set_title(f"{row.name}, {_seeds(content)}", loc="left", fontsize=10)
+    axes.set_title(f"{experiment.name}, {_seeds(part)}", loc="left", fontsize=10)
     plots.legend(axes, beside=True)
     plots.save(whole, path, svg=False)
 
@@ -82,75 +75,68 @@ def _capacities(size: str) -> list[int]:
     return list(range(int(first), int(last or first) + 1, 30))
 
 
-def _bars(path: Path, row: Row, figure: Figure, found: Record) -> None:
+def _bars(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
     """Draw one number of each learner as a bar, with its standard deviation."""
-    values = values_of(found)
-    whole, panels = plots.new_figure(7.2, 3.6, panels=len(found["parts"]), columns=1)
-    for axes, (part, content) in zip(panels, found["parts"].items(), strict=True):
-        names = list(content["learners"])
-        summaries = [summary_of(values, part, name, figure.options["value"]) for name in names]
+    values = results.values
+    whole, panels = plots.new_figure(7.2, 3.6, panels=len(results.parts), columns=1)
+    for axes, (name, part) in zip(panels, results.parts.items(), strict=True):
+        learners = list(part.learners)
+        summaries = [summary_of(values, name, learner, figure.options["value"]) for learner in learners]
         means = [100 * one.mean if one else 0 for one in summaries]
         spreads = [100 * one.sd if one and one.sd is not None else 0 for one in summaries]
-        axes.bar(range(len(names)), means, yerr=spreads, color=plots.COLOURS[0], capsize=3, width=0.6)
-        axes.set_xticks(range(len(names)), names)
+        axes.bar(range(len(learners)), means, yerr=spreads, color=plots.COLOURS[0], capsize=3, width=0.6)
+        axes.set_xticks(range(len(learners)), learners)
         axes.set_ylabel(figure.options["label"])
-        axes.set_title(f"{row.name}, {part}, {_seeds(content)}", loc="left", fontsize=10)
+        axes.set_title(f"{experiment.name}, {name}, {_seeds(part)}", loc="left", fontsize=10)
     plots.save(whole, path, svg=False)
 
 
-def _confusion(path: Path, row: Row, figure: Figure, found: Record) -> None:
-    """Draw what is taken for what at the end of the first seed, a panel a learner."""
-    ((_, content),) = found["parts"].items()
-    shown = {name: runs[0]["confusion"] for name, runs in content["learners"].items() if name != "offline"}
-    whole, panels = plots.new_figure(3.9, 3.9, panels=len(shown))
-    for axes, (name, one) in zip(panels, shown.items(), strict=True):
-        matrix = np.array(one["rows"], float)
-        order = [one["columns"].index(known) for known in one["classes"] if known in one["columns"]]
-        share = matrix[:, order] / np.maximum(1, matrix.sum(axis=1, keepdims=True))
-        axes.imshow(share, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-        axes.grid(visible=False)
+def _confusion(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
+    """Draw the confusion matrix at the end of the first seed, a panel a learner."""
+    (part,) = results.parts.values()
+    matrices = {
+        learner: runs[0].confusion
+        for learner, runs in part.learners.items()
+        if learner != "offline" and runs[0].confusion is not None
+    }
+    whole, panels = plots.new_figure(3.9, 3.9, panels=len(matrices))
+    for axes, (learner, confusion) in zip(panels, matrices.items(), strict=True):
+        columns = plots.matrix(axes, confusion)
         axes.yaxis.set_ticks(axes.get_xticks())  # whole numbers on both
-        axes.set_xlim(-0.5, len(order) - 0.5)
-        axes.set_ylim(len(matrix) - 0.5, -0.5)
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.set_ylim(len(confusion.truth) - 0.5, -0.5)
         axes.set_xlabel("guess, in order of coming")
-        axes.set_ylabel("truth")
-        axes.set_title(name, loc="left", fontsize=10)
+        axes.set_title(learner, loc="left", fontsize=10)
     plots.save(whole, path, svg=False)
 
 
-def _tasks(path: Path, row: Row, figure: Figure, found: Record) -> None:
-    """Draw the accuracy of each task over the stream, a row of panels a part and a panel a task."""
-    parts = found["parts"]
-    tasks = list(dict.fromkeys(event["task"] for event in next(iter(_streamed(parts).values()))[0]["events"]))
-    whole, panels = plots.new_figure(3.4, 2.9, panels=len(parts) * len(tasks), columns=len(tasks))
-    axes_of = iter(panels)
-    for part, content in parts.items():
+def _tasks(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
+    """Draw the accuracy of each task over the stream, a line of panels a part and a panel a task."""
+    tasks = list(dict.fromkeys(event.task for run in results.runs for event in run.events))
+    whole, panels = plots.new_figure(3.4, 2.9, panels=len(results.parts) * len(tasks), columns=len(tasks))
+    places = iter(panels)
+    for name, part in results.parts.items():
         for task in tasks:
-            axes = next(axes_of)
-            for number, (name, runs) in enumerate(content["learners"].items()):
-                if name == "offline":
-                    known = [run["numbers"][f"accuracy of {task}"] for run in runs]
-                    axes.axhline(100 * float(np.mean(known)), color=plots.OFFLINE, linestyle="--", label="offline")
+            axes = next(places)
+            for number, (learner, runs) in enumerate(part.learners.items()):
+                if learner == "offline":
+                    level = float(np.mean([run.numbers[f"accuracy of {task}"] for run in runs]))
+                    axes.axhline(100 * level, color=plots.OFFLINE, linestyle="--", label="offline")
                     continue
-                mine = [[event for event in run["events"] if event["task"] == task] for run in runs]
-                steps = [event["step"] for event in mine[0]]
-                _line(axes, steps, 100 * np.array([[e["accuracy"] for e in one] for one in mine]), name, number)
+                tests = [[event for event in run.events if event.task == task] for run in runs]
+                values = [[100 * event.accuracy for event in events] for events in tests]
+                plots.line(axes, [event.step for event in tests[0]], values, learner, number)
             axes.set_ylim(0, 100)
-            axes.set_xlim(0, content["examples"] * 1.04)
-            axes.set_title(f"{task}, {part}", loc="left", fontsize=9)
+            axes.set_xlim(0, part.examples * 1.04)
+            axes.set_title(f"{task}, {name}", loc="left", fontsize=9)
             axes.set_xlabel("images seen")
         axes.legend(frameon=False, fontsize=7)
     plots.save(whole, path, svg=False)
 
 
-def _streamed(parts: Record) -> dict[str, list[Record]]:
-    first = next(iter(parts.values()))["learners"]
-    return {name: runs for name, runs in first.items() if name != "offline"}
-
-
-def _crossing(path: Path, row: Row, figure: Figure, found: Record) -> None:
-    """Draw how much better the strong policy is, over the images a class, a line a network."""
-    values = values_of(found)
+def _crossing(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
+    """Draw how much better the strong policy is, over the images per class, a line a network."""
+    values = results.values
     whole, panels = plots.new_figure(6.0, 3.8, panels=2)
     for axes, metric, label, factor in zip(
         panels,
@@ -168,11 +154,11 @@ def _crossing(path: Path, row: Row, figure: Figure, found: Record) -> None:
                 if seeds := sorted(light.keys() & strong.keys()):
                     gains[length] = [factor * (strong[seed] - light[seed]) for seed in seeds]
             fewest = min(map(len, gains.values()), default=0)
-            table = np.array([one[:fewest] for one in gains.values()]).T
             if fewest:
-                _line(axes, list(gains), table, f"{network}, {parameters} parameters", number)
+                table = np.array([gain[:fewest] for gain in gains.values()]).T
+                plots.line(axes, list(gains), table, f"{network}, {parameters} parameters", number)
         axes.set_xscale("log")
-        lengths = sorted({length for mine in crossing.LENGTHS.values() for length in mine})
+        lengths = sorted({length for of_network in crossing.LENGTHS.values() for length in of_network})
         axes.set_xticks(lengths, [str(length) for length in lengths])
         axes.set_xticks([], minor=True)
         axes.set_xlabel("images of each of ten classes")
@@ -181,7 +167,7 @@ def _crossing(path: Path, row: Row, figure: Figure, found: Record) -> None:
     plots.save(whole, path, svg=False)
 
 
-KINDS: dict[str, Callable[[Path, Row, Figure, Record], None]] = {
+KINDS: dict[str, Callable[[Path, PaperExperiment, Figure, KeptResults], None]] = {
     "events": _events,
     "capacity": _capacity,
     "bars": _bars,

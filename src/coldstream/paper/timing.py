@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coldstream.paper import cifar100
-from coldstream.paper.catalog import Claim, Row, above
+from coldstream.paper.catalog import Claim, PaperExperiment, each_better
 
 PART = "milliseconds"
 _PIECES = ("encode", "forward", "backward", "update")
@@ -13,7 +13,7 @@ _PAPER = {
     "REMIND + extra params": ((23.37, 1.13), (2.95, 0.12), (1.84, 0.09), (0.69, 0.04)),
 }
 
-TIMING = Row(
+TIMING = PaperExperiment(
     name="T:cssl_timing",
     title="What the pieces of a step cost",
     varies="the method",
@@ -23,18 +23,20 @@ TIMING = Row(
     metrics=_PIECES,
     numbers={
         (PART, name, piece): number
-        for name, mine in _PAPER.items()
-        for piece, number in zip(_PIECES, mine, strict=True)
+        for name, times in _PAPER.items()
+        for piece, number in zip(_PIECES, times, strict=True)
         if number is not None
     },
     claims=(
         Claim(
             "CSSL's forward pass, backward pass and update take longer than REMIND's",
-            tuple(c for piece in _PIECES[1:] for c in above(PART, "CSSL", "REMIND", metric=piece)),
+            tuple(c for piece in _PIECES[1:] for c in each_better(PART, "CSSL", "REMIND", metric=piece)),
         ),
         Claim(
             "Extra layers make REMIND's pieces longer",
-            tuple(c for piece in _PIECES[1:] for c in above(PART, "REMIND + extra params", "REMIND", metric=piece)),
+            tuple(
+                c for piece in _PIECES[1:] for c in each_better(PART, "REMIND + extra params", "REMIND", metric=piece)
+            ),
         ),
     ),
     lab="A ResNet of 155,000 parameters at 32 x 32 on two threads, 50 steps; step by step they are compared. The "

@@ -1,72 +1,32 @@
-"""Whether numbers confirm what the paper says: differences between paired seeds, and twice their standard error."""
+"""Verdicts on what the paper says, from numbers by seed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from coldstream import metrics
+from coldstream.metrics import paired_by_seed
 from coldstream.paper.catalog import Claim, Comparison
-
-CONFIRMED, CONTRADICTED, UNDECIDED, MISSING = "confirmed", "contradicted", "undecided at this scale", "not run"
-
-Values = Mapping[tuple[str, str, str], Mapping[int, float]]
-"""(part, learner, metric) -> seed -> number."""
+from coldstream.report.kept import Values
+from coldstream.report.verdicts import Verdict, all_of, is_above
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What a comparison came to.
-
-    Attributes
-    ----------
-    gain
-        Mean over paired seeds of how much the one is ahead, less the margin.
-    error
-        Its standard error; None for a single pair, which decides nothing.
-    """
-
-    comparison: Comparison
-    gain: float | None
-    error: float | None
-    pairs: int
-
-    @property
-    def verdict(self) -> str:
-        if self.gain is None:
-            return MISSING
-        if self.error is None or abs(self.gain) <= 2 * self.error:
-            return UNDECIDED
-        return CONFIRMED if self.gain > 0 else CONTRADICTED
-
-
-def judge(comparison: Comparison, values: Values) -> Judgement:
+def judge(comparison: Comparison, values: Values) -> Verdict:
     """Compare two learners on the seeds that both ran with.
 
     Examples
     --------
     >>> values = {("", "a", "x"): {0: 0.5, 1: 0.6, 2: 0.7}, ("", "b", "x"): {0: 0.4, 1: 0.52, 2: 0.57}}
-    >>> found = judge(Comparison(("", "a"), ("", "b"), "x"), values)
-    >>> round(found.gain, 3), round(found.error, 4), found.verdict
-    (0.103, 0.0145, 'confirmed')
+    >>> verdict = judge(Comparison(("", "a"), ("", "b"), "x"), values)
+    >>> print(verdict, verdict.interval)
+    confirmed +0.103 ± 0.063
     """
-    one = values.get((*comparison.better, comparison.metric), {})
-    other = values.get((*comparison.worse, comparison.metric), {})
-    seeds = sorted(one.keys() & other.keys())
-    if not seeds:
-        return Judgement(comparison, None, None, 0)
-    gains = [comparison.sign * (comparison.share * one[seed] - other[seed]) - comparison.margin for seed in seeds]
-    found = metrics.summary(gains)
-    error = None if found.sd is None else found.sd / math.sqrt(found.n)
-    return Judgement(comparison, found.mean, error, found.n)
+    better, worse = (
+        values.get((*learner, comparison.metric), {}) for learner in (comparison.better, comparison.worse)
+    )
+    shares = {seed: comparison.share * number for seed, number in better.items()}
+    interval = paired_by_seed(shares, worse)
+    return is_above(interval and interval.scaled(comparison.sign))
 
 
-def verdict(claim: Claim, values: Values) -> tuple[str, list[Judgement]]:
-    """Return what all comparisons of a claim come to: contradicted if one is, confirmed if all are."""
-    found = [judge(comparison, values) for comparison in claim.comparisons]
-    kinds = {one.verdict for one in found}
-    for kind in (CONTRADICTED, MISSING, UNDECIDED):
-        if kind in kinds:
-            return kind, found
-    return CONFIRMED, found
+def judge_claim(claim: Claim, values: Values) -> tuple[Verdict, list[Verdict]]:
+    """Return the verdict on a claim and those on its comparisons: refuted if one is, confirmed if all are."""
+    verdicts = [judge(comparison, values) for comparison in claim.comparisons]
+    return all_of(verdicts), verdicts

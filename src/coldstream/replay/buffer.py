@@ -64,7 +64,7 @@ class Capacity:
 
 @dataclass
 class Blend:
-    """What a consolidated entry is made of: (id, label, share) of each source, and how often it was merged."""
+    """The sources of a consolidated entry, (id, label, share) each, and how often it was merged."""
 
     sources: list[tuple[int, int, float]]
     merges: int
@@ -79,22 +79,22 @@ class Blend:
 
 
 def one_hot(labels: NDArray[np.integer] | list[int], classes: int) -> NDArray[np.float32]:
-    """Return a row of `classes` zeros for each label, with a one at its place."""
-    rows = np.zeros((len(labels), classes), np.float32)
-    rows[np.arange(len(labels)), labels] = 1
-    return rows
+    """Return an array (labels, classes) of zeros, with a one where the label is."""
+    table = np.zeros((len(labels), classes), np.float32)
+    table[np.arange(len(labels)), labels] = 1
+    return table
 
 
 class ReplayBuffer:
     """Examples of one shape, compressed; storing, sampling and evicting cost the same at any size.
 
-    Rows 0..len-1 are the stored examples. `nbytes` counts the compressed bytes really held, which is what a
+    Slots 0..len-1 are the stored examples. `nbytes` counts the compressed bytes really held, which is what a
     capacity in bytes bounds; `overhead_bytes` counts ids, labels and indexes.
 
     Parameters
     ----------
     shape, dtype
-        Of one item: (height, width, channels) of uint8, or (features,) of float32.
+        Shape and type of an item: (height, width, channels) of uint8, or (features,) of float32.
     codec, capacity, evict, sample, storage
         As in `coldstream.CSSL`.
     """
@@ -122,6 +122,10 @@ class ReplayBuffer:
         self.offered = 0
         self.blends: dict[int, Blend] = {}
         self.blended: dict[int, int] = {}
+        self.extras: dict[int, NDArray[np.float32]] = {}
+        """Arrays that a method stores with its examples, by id."""
+        self.version = 0
+        """Changes with everything that sampling and decoding depend on."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -132,53 +136,72 @@ class ReplayBuffer:
 
     @property
     def overhead_bytes(self) -> int:
-        return self.index.nbytes
+        return self.index.nbytes + sum(extra.nbytes for extra in self.extras.values())
 
     # Algorithm 1's words: sample, compress, store, evict.
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw `count` distinct rows for replay; all of them while there are fewer."""
-        rows = self._sample(self.index, count, rng)
-        self.rows.ahead(rows)
-        return rows
+        """Draw `count` distinct slots for replay; all of them while there are fewer."""
+        slots = self._sample(self.index, count, rng)
+        self.rows.prefetch(slots)
+        return slots
 
-    def count(self, rows: NDArray[np.int64]) -> None:
-        """Note that `rows`, as they were drawn, are being replayed."""
-        self.index.times.view[rows] += 1
+    def count(self, slots: NDArray[np.int64]) -> None:
+        """Count one replay of each of `slots`."""
+        self.index.times.view[slots] += 1
 
     def compress(self, item: NDArray[np.generic]) -> Bytes:
-        """Return what would be kept of an item; a ValueError if it alone is over the capacity."""
+        """Return an item compressed; a ValueError if it alone is over the capacity."""
         packed = self.codec.encode(item)
         self._check_fits(len(packed))
         return packed
 
     def check(self, item: NDArray[np.generic]) -> None:
-        """Refuse an item that alone is over the capacity; it is compressed only where that is not sure beforehand."""
+        """Refuse an item that alone is over the capacity; compress it only where its size may exceed that."""
         if self.capacity.bytes is not None and self.codec.most_bytes > self.capacity.bytes:
             self.compress(item)
 
-    def store(self, packed: Bytes, label: int, id: int, *, held_out: bool = False) -> None:
-        """Keep a compressed example; one with the same id is overwritten, never kept twice."""
-        row = self.index.find(id)
+    def store(
+        self,
+        packed: Bytes,
+        label: int,
+        id: int,
+        *,
+        held_out: bool = False,
+        extra: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Store a compressed example; it replaces one with the same id.
+
+        `extra` is an array that a method stores with it (`extra_of`) and that is removed with it.
+        """
+        self._put(packed, label, id, held_out)
+        self.extras.pop(id, None)
+        if extra is not None:
+            self.extras[id] = extra
+
+    def _put(self, packed: Bytes, label: int, id: int, held_out: bool) -> None:
+        self.version += 1
+        slot = self.index.find(id)
         if id in self.blended:  # a share of a consolidated entry cannot be taken out of it
             self.forget(id)
-            row = None
-        if row is not None and self.index.is_held_out(row) == held_out:
-            self.rows.replace(row, packed)
-            self.index.renew(row)
-            self.index.relabel(row, label)
+            slot = None
+        if slot is not None and self.index.is_held_out(slot) == held_out:
+            self.rows.replace(slot, packed)
+            self.index.renew(slot)
+            self.index.relabel(slot, label)
             return
-        if row is not None:
-            self.drop(row)
+        if slot is not None:
+            self.drop(slot)
         self.offered += 1
         self.rows.append(packed)
         self.index.append(id, label, held_out)
 
     def release(self, id: int) -> None:
-        """Give an example that was held out to replay."""
-        row = self.index.find(id)
-        if row is not None and self.index.is_held_out(row):
-            self.index.release(row)
+        """Release a held-out example to replay."""
+        slot = self.index.find(id)
+        if slot is not None and self.index.is_held_out(slot):
+            self.version += 1
+            self.index.release(slot)
 
     def evict(self, rng: np.random.Generator) -> None:
         """Apply the eviction policy until the buffer is within its capacity."""
@@ -188,45 +211,53 @@ class ReplayBuffer:
         ):
             self._evict(self, rng)
 
-    # What is in a row.
+    # What is in a slot.
 
-    def items(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the decoded items of `rows`, as one array."""
-        return self.codec.decode(self.rows.get(rows))
+    def items(self, slots: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the decoded items of `slots`, as one array."""
+        return self.codec.decode(self.rows.get(slots))
 
-    def targets(self, rows: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
-        """Return one row of class probabilities for each of `rows`: one-hot, soft for consolidated entries."""
-        targets = one_hot(self.index.labels.view[rows], classes)
+    def targets(self, slots: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+        """Return class probabilities (slots, classes): one-hot, soft for consolidated entries."""
+        targets = one_hot(self.index.labels.view[slots], classes)
         if self.blends:
-            for i, id in enumerate(self.index.ids.view[rows]):
+            for i, id in enumerate(self.index.ids.view[slots]):
                 if (blend := self.blends.get(int(id))) is not None:
                     targets[i] = 0
                     for _, label, share in blend.sources:
                         targets[i, label] += share
         return targets
 
-    def merges(self, row: int) -> int:
-        """Return how many times the entry in `row` was consolidated."""
-        blend = self.blends.get(self.index.ids[row])
+    def extra_of(self, slots: NDArray[np.int64]) -> list[NDArray[np.float32] | None]:
+        """Return the extra array of the example in each slot, or None."""
+        return [self.extras.get(int(id)) for id in self.index.ids.view[slots]]
+
+    def merges(self, slot: int) -> int:
+        """Return how many times the entry in `slot` was consolidated."""
+        blend = self.blends.get(self.index.ids[slot])
         return blend.merges if blend else 0
 
     # Changes of what is stored.
 
-    def drop(self, row: int) -> None:
-        """Remove the entry in `row`; the last row takes its place."""
-        blend = self.blends.pop(self.index.ids[row], None)
+    def drop(self, slot: int) -> None:
+        """Remove the entry in `slot`; that of the last slot moves there."""
+        self.version += 1
+        self.extras.pop(self.index.ids[slot], None)
+        blend = self.blends.pop(self.index.ids[slot], None)
         for source, _, _ in blend.sources if blend else ():
             del self.blended[source]
-        self.index.remove(row)
-        self.rows.remove(row)
+        self.index.remove(slot)
+        self.rows.remove(slot)
 
     def merge(self, first: int, second: int, item: NDArray[np.generic], share: float) -> None:
-        """Put `item` in the place of rows `first` (with `share` of the label) and `second`."""
+        """Replace the entries in slots `first` (with `share` of the label) and `second` by one, `item`."""
+        self.version += 1
+        self.extras.pop(self.index.ids[first], None)
         entry = self.index.ids[first]
         parts = []
-        for row, weight in ((first, share), (second, 1 - share)):
-            id = self.index.ids[row]
-            blend = self.blends.get(id) or Blend([(id, self.index.labels[row], 1.0)], 0)
+        for slot, weight in ((first, share), (second, 1 - share)):
+            id = self.index.ids[slot]
+            blend = self.blends.get(id) or Blend([(id, self.index.labels[slot], 1.0)], 0)
             parts.append((blend, weight))
         sources = [(id, label, part * weight) for blend, weight in parts for id, label, part in blend.sources]
         merged = Blend(sources, 1 + max(blend.merges for blend, _ in parts))
@@ -242,36 +273,38 @@ class ReplayBuffer:
         if id in self.blended:
             sources = self.blends[self.blended[id]].sources
             return next(label for source, label, _ in sources if source == id)
-        row = self.index.find(id)
-        return None if row is None else self.index.labels[row]
+        slot = self.index.find(id)
+        return None if slot is None else self.index.labels[slot]
 
     def relabel(self, id: int, label: int) -> bool:
         """Change the label of a stored example; False where it is not stored (any more)."""
-        row = self.index.find(self.blended.get(id, id))
-        if row is None:
+        slot = self.index.find(self.blended.get(id, id))
+        if slot is None:
             return False
+        self.version += 1
         if id in self.blended:
             blend = self.blends[self.blended[id]]
             blend.sources = [(s, label if s == id else old, share) for s, old, share in blend.sources]
             label = blend.label
-        self.index.relabel(row, label)
+        self.index.relabel(slot, label)
         return True
 
     def relabel_class(self, old: int, new: int) -> None:
-        """Give every stored example of class `old` the label `new`."""
+        """Relabel every stored example of class `old` as `new`."""
+        self.version += 1
         for blend in self.blends.values():
             for source, label, _ in blend.sources:
                 if label == old:
                     self.relabel(source, new)
-        for row in np.flatnonzero(self.index.labels.view == old):
-            self.index.relabel(int(row), new)
+        for slot in np.flatnonzero(self.index.labels.view == old):
+            self.index.relabel(int(slot), new)
 
     def forget(self, id: int) -> bool:
         """Remove a stored example, and a consolidated entry of which it is a part; False where there is none."""
-        row = self.index.find(self.blended.get(id, id))
-        if row is None:
+        slot = self.index.find(self.blended.get(id, id))
+        if slot is None:
             return False
-        self.drop(row)
+        self.drop(slot)
         return True
 
     def _check_fits(self, size: int) -> None:
@@ -281,20 +314,30 @@ class ReplayBuffer:
                 f"with codec {self.codec.text!r}); raise the capacity or compress more"
             )
 
-    # Checkpoints: the rows are saved apart, by serial number (coldstream.checkpoint).
+    # Checkpoints: the packed rows are saved apart, by serial number (coldstream.checkpoint).
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """Return all but the rows' bytes: a JSON-ready dict and named arrays."""
+        """Return all but the packed rows: a JSON-ready dict and named arrays."""
         blends = [
             [entry, blend.merges, [list(source) for source in blend.sources]] for entry, blend in self.blends.items()
         ]
         plain = {"offered": self.offered, "next_serial": self.index.next_serial, "blends": blends}
-        return plain, self.index.state()
+        arrays = self.index.state()
+        if self.extras:
+            extras = self.extras.values()
+            arrays["extras.ids"] = np.array([*self.extras], np.int64)
+            arrays["extras.lengths"] = np.array([len(extra) for extra in extras], np.int64)
+            arrays["extras.values"] = np.concatenate([*extras])
+        return plain, arrays
 
     def restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[np.generic]]) -> None:
-        """Lay an empty buffer out as `state` had it; the caller appends the rows in order."""
+        """Lay an empty buffer out as `state` had it; the caller appends the packed rows in order."""
         self.offered = int(plain["offered"])
         self.index.restore(arrays, int(plain["next_serial"]))
+        if "extras.ids" in arrays:
+            ends = np.cumsum(arrays["extras.lengths"], dtype=np.int64)
+            values = np.split(arrays["extras.values"].astype(np.float32), ends[:-1])
+            self.extras = dict(zip(arrays["extras.ids"].tolist(), values, strict=True))
         for entry, merges, sources in plain["blends"]:
             self.blends[entry] = Blend([(id, label, share) for id, label, share in sources], merges)
             self.blended.update({source[0]: entry for source in sources})

@@ -29,8 +29,8 @@ from coldstream.parsing import Call, parse_chain, unknown
 from coldstream.replay.packing import Bytes, pack, packed_bytes, unpack_high
 from coldstream.replay.upscaling import enlarge
 
-Rows = Bytes | Sequence[bytes]
-"""What a buffer hands back: a (count, row_bytes) array, or encoded strings of different lengths."""
+Packed = Bytes | Sequence[bytes]
+"""Packed rows: an array (count, row_bytes), or byte strings of different lengths."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Codec:
 
     @property
     def most_bytes(self) -> int:
-        """What no encoded item is larger than.
+        """Upper bound of the bytes of an encoded item.
 
         A JPEG has at most 27 bits a coefficient, half of its bytes may be stuffing, blocks are filled up to 16x16,
         and its tables take less than 4 KB.
@@ -112,7 +112,7 @@ class Codec:
         flat: Bytes = np.ascontiguousarray(item).reshape(-1).view(np.uint8)
         return flat if self.bits == 8 else pack(np.right_shift(flat, 8 - self.bits, dtype=np.uint8), self.bits)
 
-    def decode(self, rows: Rows) -> NDArray[np.generic]:
+    def decode(self, rows: Packed) -> NDArray[np.generic]:
         """Return the items of `rows` as one array (count, *shape), in a single pass over all of them."""
         count, shape = len(rows), self._small_shape
         if count == 0:
@@ -120,13 +120,14 @@ class Codec:
         if isinstance(rows, np.ndarray):
             if self.dtype != np.uint8:
                 return np.ascontiguousarray(rows).view(self.dtype).reshape(count, *shape)
-            items = unpack_high(rows, math.prod(shape), self.bits).reshape(count, *shape)
+            values = math.prod(shape)
+            items = (rows if self.bits == 8 else unpack_high(rows, values, self.bits)).reshape(count, *shape)
         else:
             items = np.empty((count, *shape), np.uint8)
             decode = _jpeg_decoder()
             for item, encoded in zip(items, rows, strict=True):
-                if (found := decode(encoded, item)) != shape:
-                    raise ValueError(f"a stored JPEG image is of shape {found}, not {shape}")
+                if (decoded := decode(encoded, item)) != shape:
+                    raise ValueError(f"a stored JPEG image is of shape {decoded}, not {shape}")
         return _resize(items, (self.shape[0], self.shape[1])) if self.small else items
 
 

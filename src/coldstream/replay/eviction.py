@@ -1,7 +1,7 @@
 """Evict: which stored example makes room, or which two become one.
 
 A policy is a function (buffer, generator) that leaves the buffer with one example less. It is called after
-the new example was stored in the last row, while the buffer is over its capacity.
+the new example was stored in the last slot, while the buffer is over its capacity.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def _random_of_largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> 
     return members[int(rng.integers(len(members)))]
 
 
-def _or_training_row(buffer: ReplayBuffer, row: int, rng: np.random.Generator) -> int:
-    """Return `row`, or where it is held out a random one that is not, if there is any."""
+def _or_training_slot(buffer: ReplayBuffer, slot: int, rng: np.random.Generator) -> int:
+    """Return `slot`, or where it is held out a random one that is not, if there is any."""
     index = buffer.index
-    while index.is_held_out(row) and index.held_out < len(index):
-        row = int(rng.integers(len(index)))
-    return row
+    while index.is_held_out(slot) and index.held_out < len(index):
+        slot = int(rng.integers(len(index)))
+    return slot
 
 
 def largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
@@ -45,18 +45,18 @@ def largest_class(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
 
 def uniform(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
     """Drop any example, the new one included, with equal probability."""
-    buffer.drop(_or_training_row(buffer, int(rng.integers(len(buffer))), rng))
+    buffer.drop(_or_training_slot(buffer, int(rng.integers(len(buffer))), rng))
 
 
 def reservoir(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
-    """Let the k-th example replace slot i if i < C, for i uniform in [0, k); drop it otherwise.
+    """Replace slot i by the k-th example if i < C, for i uniform in [0, k); drop the example otherwise.
 
     C is what the buffer holds without the new example. (The paper's text tests i < k, which is always true.)
-    The new example lies in the last row, and a dropped row is filled by the last one: that is replacement.
+    The new example lies in the last slot, and moves into the slot that is emptied: that is replacement.
     """
     held = len(buffer) - 1
     slot = int(rng.integers(max(buffer.offered, len(buffer))))
-    buffer.drop(_or_training_row(buffer, min(slot, held), rng))
+    buffer.drop(_or_training_slot(buffer, min(slot, held), rng))
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class Consolidate:
     def __call__(self, buffer: ReplayBuffer, rng: np.random.Generator) -> None:
         first = _random_of_largest_class(buffer, rng)
         second = self._partner(buffer, first, rng)
-        for row in (first, second):
-            if first == second or (self.limit is not None and buffer.merges(row) >= self.limit):
-                buffer.drop(row)
+        for slot in (first, second):
+            if first == second or (self.limit is not None and buffer.merges(slot) >= self.limit):
+                buffer.drop(slot)
                 return
         one, other = buffer.items(np.array([first, second]))
         merged, share = self._blend(one, other, rng)
@@ -83,7 +83,7 @@ class Consolidate:
 
     @staticmethod
     def _partner(buffer: ReplayBuffer, first: int, rng: np.random.Generator) -> int:
-        """Draw another training row, or return `first` where there is none: validation data is never mixed in."""
+        """Draw another training slot, or return `first` where there is none: validation data is never mixed in."""
         index = buffer.index
         if len(index) - index.held_out < 2:
             return first

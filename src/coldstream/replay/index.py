@@ -1,6 +1,6 @@
-"""Which row holds which example: ids, labels and class members in flat arrays, each operation O(1).
+"""Which slot holds which example: ids, labels and class members in flat arrays, each operation O(1).
 
-The bookkeeping of a row takes about 44 bytes. A Python dict of ids alone would take over 100, which is
+The bookkeeping of a slot takes about 44 bytes. A Python dict of ids alone would take over 100, which is
 more than 5% of a packed 32x32 image.
 """
 
@@ -50,32 +50,32 @@ class Column:
 
 
 class IdTable:
-    """An id's row, by open addressing over the ids column: four bytes a bucket, no Python objects."""
+    """An id's slot, by open addressing over the ids column: four bytes a bucket, no Python objects."""
 
     def __init__(self, ids: Column) -> None:
         self._ids = ids
         self._rebuild()
 
     def find(self, id: int) -> int | None:
-        """Return the row of `id`, or None."""
+        """Return the slot of `id`, or None."""
         bucket = self._bucket(id)
         entry = int(self._table[bucket])
         return entry - 1 if entry else None
 
-    def add(self, id: int, row: int) -> None:
-        """Enter an id that is not in the table; its row is in the ids column already."""
+    def add(self, id: int, slot: int) -> None:
+        """Enter an id that is not in the table; its slot is in the ids column already."""
         self._used += 1
         if 3 * self._used > 2 * len(self._table):
             self._rebuild()
         else:
-            self._table[self._bucket(id)] = row + 1
+            self._table[self._bucket(id)] = slot + 1
 
-    def move(self, id: int, row: int) -> None:
-        """Say that a known id is now at another row; the ids column still has it at the old one."""
-        self._table[self._bucket(id)] = row + 1
+    def move(self, id: int, slot: int) -> None:
+        """Enter the new slot of a known id; the ids column still has it at the old one."""
+        self._table[self._bucket(id)] = slot + 1
 
     def remove(self, id: int) -> None:
-        """Take an id out, closing the gap so that every later probe still finds its way."""
+        """Remove an id and close the gap, so that later probes still reach their ids."""
         self._used -= 1
         table, mask = self._table, len(self._table) - 1
         hole = self._bucket(id)
@@ -118,21 +118,21 @@ class IdTable:
         places = np.maximum.accumulate(homes[order].astype(np.int64) - steps) + steps
         inside = places < size
         self._table[places[inside]] = order[inside] + 1
-        for row in order[~inside]:
-            self._table[self._bucket(int(ids[row]))] = row + 1
+        for slot in order[~inside]:
+            self._table[self._bucket(int(ids[slot]))] = slot + 1
 
 
 class Index:
-    """Rows 0..n-1, each with an id, a label, a serial number, a role and a count; class members in O(1).
+    """Slots 0..n-1, each with an id, a label, a serial number, a role and a count; class members in O(1).
 
-    A removed row is filled by the last one, so the rows stay dense and any row can be drawn at random.
-    `members` and `sizes` are the training rows of each class and their number.
-    `serials` number the stored contents: a row whose serial is unchanged still holds the same bytes.
-    `times` is how often what is in a row was replayed.
-    Rows held out for validation belong to no class list: they are neither sampled nor evicted first.
+    When a slot is emptied, the example in the last slot moves there, so that any slot can be drawn at random.
+    `members` and `sizes` are the training slots of each class and their number.
+    `serials` number the stored contents: a slot whose serial is unchanged still holds the same bytes.
+    `times` is how often what is in a slot was replayed.
+    Slots held out for validation belong to no class list: they are neither sampled nor evicted first.
     """
 
-    _COLUMNS = ("ids", "labels", "serials", "places", "times")
+    COLUMNS = ("ids", "labels", "serials", "places", "times")
 
     def __init__(self) -> None:
         self.ids = Column("int64")
@@ -151,61 +151,61 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of bookkeeping: what the rows' own bytes do not include."""
+        """Bytes of bookkeeping: what is held beside the packed rows."""
         return sum(column._array.nbytes for column in (*self._columns, *self.members)) + self.table._table.nbytes
 
     @property
     def _columns(self) -> list[Column]:
-        return [getattr(self, name) for name in self._COLUMNS]
+        return [getattr(self, name) for name in self.COLUMNS]
 
-    def is_held_out(self, row: int) -> bool:
-        return self.places[row] < 0
+    def is_held_out(self, slot: int) -> bool:
+        return self.places[slot] < 0
 
     def find(self, id: int) -> int | None:
         return self.table.find(id)
 
     def append(self, id: int, label: int, held_out: bool = False) -> None:
-        row = len(self.ids)
+        slot = len(self.ids)
         self.ids.append(id)
         self.labels.append(label)
         self.serials.append(self._serial())
         self.places.append(-1)
         self.times.append(0)
-        self.table.add(id, row)
+        self.table.add(id, slot)
         if held_out:
             self.held_out += 1
         else:
-            self._join(row, label)
+            self._join(slot, label)
 
-    def release(self, row: int) -> None:
-        """Let a row that was held out be a training row."""
+    def release(self, slot: int) -> None:
+        """Turn a held-out slot into a training slot."""
         self.held_out -= 1
-        self._join(row, self.labels[row])
+        self._join(slot, self.labels[slot])
 
-    def renew(self, row: int) -> None:
-        """Give a row a new serial number, and count from 0: its bytes were replaced."""
-        self.serials[row] = self._serial()
-        self.times[row] = 0
+    def renew(self, slot: int) -> None:
+        """Give a slot whose bytes were replaced a new serial number, and count its replays from 0."""
+        self.serials[slot] = self._serial()
+        self.times[slot] = 0
 
-    def relabel(self, row: int, label: int) -> None:
-        if not self.is_held_out(row):
-            self._leave(row)
-            self._join(row, label)
-        self.labels[row] = label
+    def relabel(self, slot: int, label: int) -> None:
+        if not self.is_held_out(slot):
+            self._leave(slot)
+            self._join(slot, label)
+        self.labels[slot] = label
 
-    def remove(self, row: int) -> None:
-        if self.is_held_out(row):
+    def remove(self, slot: int) -> None:
+        if self.is_held_out(slot):
             self.held_out -= 1
         else:
-            self._leave(row)
-        self.table.remove(self.ids[row])
+            self._leave(slot)
+        self.table.remove(self.ids[slot])
         last = len(self.ids) - 1
-        if row != last:
-            self.table.move(self.ids[last], row)
+        if slot != last:
+            self.table.move(self.ids[last], slot)
             if not self.is_held_out(last):
-                self.members[self.labels[last]][self.places[last]] = row
+                self.members[self.labels[last]][self.places[last]] = slot
             for column in self._columns:
-                column[row] = column[last]
+                column[slot] = column[last]
         for column in self._columns:
             column.pop()
 
@@ -213,39 +213,39 @@ class Index:
         self.next_serial += 1
         return self.next_serial
 
-    def _join(self, row: int, label: int) -> None:
+    def _join(self, slot: int, label: int) -> None:
         while len(self.members) <= label:
             self.members.append(Column("int32"))
             self.sizes.append(0)
         self.sizes[label] += 1
-        self.places[row] = len(self.members[label])
-        self.members[label].append(row)
+        self.places[slot] = len(self.members[label])
+        self.members[label].append(slot)
 
-    def _leave(self, row: int) -> None:
-        label, place = self.labels[row], self.places[row]
-        rows = self.members[label]
+    def _leave(self, slot: int) -> None:
+        label, place = self.labels[slot], self.places[slot]
+        members = self.members[label]
         self.sizes[label] -= 1
-        moved = rows.pop()
-        if moved != row:
-            rows[place] = moved
+        moved = members.pop()
+        if moved != slot:
+            members[place] = moved
             self.places[moved] = place
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that is needed to lay the same index out again."""
-        return {name: getattr(self, name).view.copy() for name in self._COLUMNS}
+        return {name: getattr(self, name).view.copy() for name in self.COLUMNS}
 
     def restore(self, state: dict[str, NDArray[np.generic]], next_serial: int) -> None:
         """Lay out an empty index as `state` has it."""
-        for name in self._COLUMNS:
+        for name in self.COLUMNS:
             getattr(self, name).extend(state[name])
         labels, places = self.labels.view, self.places.view
         self.held_out = int((places < 0).sum())
         training = np.flatnonzero(places >= 0)
         training = training[np.lexsort((places[training], labels[training]))]
         ends = np.cumsum(np.bincount(labels[training]))
-        for rows in np.split(training, ends[:-1]) if len(ends) else []:
+        for slots in np.split(training, ends[:-1]) if len(ends) else []:
             self.members.append(Column("int32"))
-            self.members[-1].extend(rows)
-            self.sizes.append(len(rows))
+            self.members[-1].extend(slots)
+            self.sizes.append(len(slots))
         self.next_serial = next_serial
         self.table = IdTable(self.ids)

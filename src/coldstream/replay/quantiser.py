@@ -57,7 +57,7 @@ class ProductQuantiser:
                 "the features to be quantised are not finite: the network diverged; train it with a lower rate"
             )
         parts = np.split(np.ascontiguousarray(vectors, np.float32), codebooks, axis=1)
-        found = []
+        trained = []
         for part in parts:
             # One point a centroid is enough: with few examples a rough quantiser is what can be had.
             means = faiss.Kmeans(
@@ -69,8 +69,8 @@ class ProductQuantiser:
                 max_points_per_centroid=POINTS_PER_CENTROID,
             )
             means.train(np.ascontiguousarray(part))
-            found.append(np.asarray(means.centroids))
-        return cls(np.stack(found), device)
+            trained.append(np.asarray(means.centroids))
+        return cls(np.stack(trained), device)
 
     def encode(self, vectors: Tensor) -> Tensor:
         """Return the codes (N, codebooks), uint8 and in main memory, of vectors (N, channels)."""
@@ -91,7 +91,7 @@ class ProductQuantiser:
         """Return the vectors (N, channels), float32 and on the device, of codes (N, codebooks)."""
         places = self._first + codes
         if self._lookup.is_cpu:  # NumPy's lookup takes half the time of torch's
-            found = torch.from_numpy(self._lookup.numpy().take(places, axis=0, mode="clip"))
+            parts = torch.from_numpy(self._lookup.numpy().take(places, axis=0, mode="clip"))
         else:
-            found = self._lookup[torch.from_numpy(places).to(self._lookup.device)]
-        return found.view(len(codes), self.codebooks * self.part)
+            parts = self._lookup[torch.from_numpy(places).to(self._lookup.device)]
+        return parts.view(len(codes), self.codebooks * self.part)

@@ -19,7 +19,7 @@ from typing import IO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream.replay.codecs import Rows
+from coldstream.replay.codecs import Packed
 from coldstream.replay.packing import Bytes
 
 _PIECE = 1 << 20
@@ -31,7 +31,7 @@ class Frozen(Protocol):
     lengths: NDArray[np.int64]
 
     def read(self, start: int, stop: int) -> Iterator[Bytes | bytes]:
-        """Give the bytes of rows `start` to `stop` of those that were frozen, in pieces, once."""
+        """Yield the bytes of the frozen rows `start` to `stop`, in pieces; each row can be read once."""
         ...
 
     def close(self) -> None: ...
@@ -40,17 +40,17 @@ class Frozen(Protocol):
 class RowStore(Protocol):
     """Rows by number; `nbytes` counts the bytes of the rows themselves.
 
-    `ahead` says which rows will be read next, so that a disk can fetch them together. `freeze` keeps the bytes
-    of some rows, at no cost that grows with them, until the result is closed; one at a time.
+    `prefetch` asks the disk for rows that will be read next, all at once. `freeze` keeps the bytes
+    of some rows, at no cost that grows with them, until the result is closed or rows are frozen again.
     """
 
     nbytes: int
 
-    def get(self, rows: Sequence[int] | np.ndarray) -> Rows: ...
+    def get(self, rows: Sequence[int] | np.ndarray) -> Packed: ...
     def append(self, row: Bytes) -> None: ...
     def replace(self, index: int, row: Bytes) -> None: ...
     def remove(self, index: int) -> None: ...
-    def ahead(self, rows: Sequence[int] | np.ndarray) -> None: ...
+    def prefetch(self, rows: Sequence[int] | np.ndarray) -> None: ...
     def freeze(self, rows: NDArray[np.int64]) -> Frozen: ...
 
 
@@ -92,14 +92,15 @@ class FixedRows:
             if index != self._count:
                 self._put(index, self._block[self._count])
 
-    def ahead(self, rows: Sequence[int] | np.ndarray) -> None:
+    def prefetch(self, rows: Sequence[int] | np.ndarray) -> None:
         if self._file is not None:
             _fetch(self._file, np.asarray(rows, np.int64) * self.row_bytes, self.row_bytes)
 
     def freeze(self, rows: NDArray[np.int64]) -> _FrozenBlock:
-        assert self._frozen is None
-        self._frozen = _FrozenBlock(self, rows)
-        return self._frozen
+        frozen = _FrozenBlock(self, rows)
+        with self._changing:
+            self._frozen = frozen
+        return frozen
 
     def _put(self, index: int, row: Bytes) -> None:
         if self._frozen is not None:
@@ -143,7 +144,7 @@ class _FrozenBlock:
         store, step = self._store, max(1, _PIECE // self._store.row_bytes)
         for begin in range(start, stop, step):
             rows = self._rows[begin : min(stop, begin + step)]
-            store.ahead(rows)
+            store.prefetch(rows)
             with store._changing:
                 piece = store._block[rows]
                 for i, row in enumerate(rows.tolist()) if self._kept else ():
@@ -154,7 +155,8 @@ class _FrozenBlock:
 
     def close(self) -> None:
         with self._store._changing:
-            self._store._frozen = None
+            if self._store._frozen is self:
+                self._store._frozen = None
 
 
 class BlobRows:
@@ -181,7 +183,7 @@ class BlobRows:
         if index != len(self._blobs):
             self._blobs[index] = last
 
-    def ahead(self, rows: Sequence[int] | np.ndarray) -> None:
+    def prefetch(self, rows: Sequence[int] | np.ndarray) -> None:
         pass
 
     def freeze(self, rows: NDArray[np.int64]) -> _FrozenBlobs:
@@ -230,7 +232,7 @@ class BlobFile:
         if index != len(self._where):
             self._where[index] = last
 
-    def ahead(self, rows: Sequence[int] | np.ndarray) -> None:
+    def prefetch(self, rows: Sequence[int] | np.ndarray) -> None:
         where = np.array([self._where[row] for row in rows], np.int64).reshape(-1, 2)
         _fetch(self._file, where[:, 0], where[:, 1])
 
@@ -264,17 +266,18 @@ class _FrozenFile:
         self.lengths = np.array([length for _, length in where], np.int64)
         self._where = where
         self._descriptor = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self._descriptor)
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         for offset, length in self._where[start:stop]:
             yield os.pread(self._descriptor, length, offset)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._close()
 
 
 def _fetch(file: IO[bytes], starts: NDArray[np.int64], lengths: NDArray[np.int64] | int) -> None:
-    """Let the system read these ranges of a file into memory, all at once: nearly as fast as reading one."""
+    """Ask the system to read these ranges of a file into memory together: nearly as fast as reading one."""
     if not hasattr(os, "posix_fadvise"):
         return
     first, last = starts // mmap.PAGESIZE, (starts + lengths - 1) // mmap.PAGESIZE

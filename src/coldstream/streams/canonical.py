@@ -1,4 +1,4 @@
-"""The one list that shuffles start from: sorted by what examples are, never by where they are stored."""
+"""The canonical order from which shuffles start: by class and identity, independent of stored order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def examples_by_class(dataset: Dataset) -> dict[str, NDArray[np.int64]]:
     """Return the examples of each class that has any, classes by name, examples by identity."""
     _check(dataset)
     names, labels, marks = dataset.names, dataset.labels.tolist(), dataset.identities()
-    # Equal images of one class may come from different clips, which then tell them apart.
+    # Equal images of one class are distinguished by their clips.
     clips = [column.tolist() for column in _clip_columns(dataset).values()]
     rows = sorted((names[label], marks[i], *(c[i] for c in clips), i) for i, label in enumerate(labels))
-    found: dict[str, list[int]] = {}
+    by_class: dict[str, list[int]] = {}
     for name, *_, index in rows:
-        found.setdefault(name, []).append(index)
-    return {name: np.array(indices, np.int64) for name, indices in found.items()}
+        by_class.setdefault(name, []).append(index)
+    return {name: np.array(indices, np.int64) for name, indices in by_class.items()}
 
 
 def sorted_by_content(dataset: Dataset) -> Dataset:
-    """Return the same examples, stored by class and identity: whoever looks at them in turn sees the same turn."""
+    """Return the same examples, sorted by class and identity, independent of stored order."""
     return dataset.take(np.concatenate(list(examples_by_class(dataset).values())))
 
 
@@ -36,16 +36,16 @@ def clips_by_class(dataset: Dataset) -> dict[str, list[NDArray[np.int64]]]:
     columns = _clip_columns(dataset)
     objects, sessions, frames = (columns[name] for name in CLIP_FIELDS)
     clips: dict[str, list[NDArray[np.int64]]] = {}
-    for name, mine in examples_by_class(dataset).items():
+    for name, indices in examples_by_class(dataset).items():
         # lexsort is stable: frames of one number stay sorted by identity.
-        ordered = mine[np.lexsort((frames[mine], sessions[mine], objects[mine]))]
+        ordered = indices[np.lexsort((frames[indices], sessions[indices], objects[indices]))]
         changes = (np.diff(objects[ordered]) != 0) | (np.diff(sessions[ordered]) != 0)
         clips[name] = np.split(ordered, np.flatnonzero(changes) + 1)
     return clips
 
 
 def missing_clip_fields(dataset: Dataset) -> list[str]:
-    """Return which of the facts that make clips the data set does not have."""
+    """Return the clip fields that the data set lacks."""
     return [name for name in CLIP_FIELDS if name not in _clip_columns(dataset)]
 
 

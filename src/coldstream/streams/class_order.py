@@ -14,7 +14,7 @@ from coldstream.randomness import generator
 
 
 def draw_class_order(dataset: Dataset, seed: int) -> list[str]:
-    """Return the names of the classes that have examples, in the order all class orderings take for this seed.
+    """Return the names of the classes that have examples, in the order that all class orderings use for this seed.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def draw_class_order(dataset: Dataset, seed: int) -> list[str]:
 
 
 def check_class_order(dataset: Dataset, names: Sequence[str]) -> list[str]:
-    """Return the names that have examples, in the order given, or say which are wrong, missing or there twice.
+    """Return the names that have examples, in the order given; refuse unknown, missing and repeated ones.
 
     A class that the data set knows but has no examples of may be named or not: one file serves a whole data set
     and its subsets.
@@ -49,6 +49,8 @@ def check_class_order(dataset: Dataset, names: Sequence[str]) -> list[str]:
 
 def write_class_order(path: str | Path, names: Sequence[str], *, comment: str = "") -> Path:
     """Write a class order: YAML if the file is called ``.yaml`` or ``.yml``, else text with one name per line.
+
+    An experiment streams in the order of such a file with ``stream: {class_order: FILE}``.
 
     Parameters
     ----------

@@ -1,13 +1,12 @@
 """Orders in which a data set is streamed: pure functions of (data set, ordering, seed).
 
-Every shuffle starts from lists sorted by class name, identity and clip, so where an example is stored and which
-number its class has make no difference. All class orderings take the classes in the same order for one seed.
+Every shuffle starts from lists sorted by class name, identity and clip, so the stored order and the numbers of the
+classes make no difference. All class orderings use the same class order for one seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -18,6 +17,7 @@ from coldstream.parsing import unknown
 from coldstream.randomness import generator
 from coldstream.streams.canonical import clips_by_class, examples_by_class, missing_clip_fields
 from coldstream.streams.class_order import check_class_order, draw_class_order
+from coldstream.streams.registry import ORDERINGS
 from coldstream.streams.stream import Event, Stream
 
 Indices = NDArray[np.int64]
@@ -27,12 +27,12 @@ BATCHES = 5
 def class_incremental(
     dataset: Dataset, seed: int, *, test_every: int = 1, class_order: Sequence[str] | None = None
 ) -> Stream:
-    """One class after another, shuffled within; after every `test_every` a batch ends, with a test on those seen."""
+    """One class after another, each shuffled; a batch of `test_every` classes, then a test on the classes seen."""
     examples = examples_by_class(dataset)
-    # Drawn by the class and not by its turn: a class is shuffled alike in every class order.
+    # Drawn per class, not per turn: a class is shuffled alike in every class order.
     shuffled = {
-        name: generator(seed, place, "examples of a class").permutation(mine)
-        for place, (name, mine) in enumerate(examples.items())
+        name: generator(seed, place, "examples of a class").permutation(indices)
+        for place, (name, indices) in enumerate(examples.items())
     }
     groups = _groups(dataset, seed, class_order, _at_least_one("test_every", test_every))
     return _by_classes(dataset, groups, [np.concatenate([shuffled[name] for name in group]) for group in groups])
@@ -47,7 +47,7 @@ def iid(dataset: Dataset, seed: int, *, batches: int | None = None) -> Stream:
 def class_iid(
     dataset: Dataset, seed: int, *, classes_per_batch: int = 2, class_order: Sequence[str] | None = None
 ) -> Stream:
-    """Two classes a batch, shuffled together; after each batch a test on the classes seen."""
+    """`classes_per_batch` classes shuffled together per batch; after each a test on the classes seen."""
     examples = examples_by_class(dataset)
     groups = _groups(dataset, seed, class_order, _at_least_one("classes_per_batch", classes_per_batch))
     parts = [
@@ -62,7 +62,7 @@ def class_iid(
 def instance(dataset: Dataset, seed: int, *, batches: int | None = None) -> Stream:
     """Clips in random order, frames in order, dealt into `batches` batches (5); tests on all classes after each."""
     clips = _shuffled(
-        [clip for mine in clips_by_class(dataset).values() for clip in mine], generator(seed, 0, "clips")
+        [clip for of_class in clips_by_class(dataset).values() for clip in of_class], generator(seed, 0, "clips")
     )
     return _on_all_classes(dataset, np.concatenate(clips), np.cumsum([len(clip) for clip in clips]), batches, "clips")
 
@@ -70,32 +70,14 @@ def instance(dataset: Dataset, seed: int, *, batches: int | None = None) -> Stre
 def class_instance(
     dataset: Dataset, seed: int, *, classes_per_batch: int = 2, class_order: Sequence[str] | None = None
 ) -> Stream:
-    """Two classes a batch, the clips of both shuffled, frames in order; tests on the classes seen after each."""
+    """The clips of `classes_per_batch` classes shuffled per batch, frames in order; tests on the classes seen."""
     clips = clips_by_class(dataset)
     groups = _groups(dataset, seed, class_order, _at_least_one("classes_per_batch", classes_per_batch))
     parts = []
     for number, group in enumerate(groups):
-        mine = [clip for name in sorted(group) for clip in clips[name]]
-        parts.append(np.concatenate(_shuffled(mine, generator(seed, number, "clips of a batch"))))
+        of_batch = [clip for name in sorted(group) for clip in clips[name]]
+        parts.append(np.concatenate(_shuffled(of_batch, generator(seed, number, "clips of a batch"))))
     return _by_classes(dataset, groups, parts)
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """A function that orders, the options it takes, and whether it needs clips."""
-
-    order: Callable[..., Stream]
-    options: tuple[str, ...]
-    clips: bool = False
-
-
-ORDERINGS: dict[str, Ordering] = {
-    "class-incremental": Ordering(class_incremental, ("test_every", "class_order")),
-    "iid": Ordering(iid, ("batches",)),
-    "class-iid": Ordering(class_iid, ("classes_per_batch", "class_order")),
-    "instance": Ordering(instance, ("batches",), clips=True),
-    "class-instance": Ordering(class_instance, ("classes_per_batch", "class_order"), clips=True),
-}
 
 
 def make_stream(

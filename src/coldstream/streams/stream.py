@@ -1,4 +1,4 @@
-"""What an ordering makes: the examples in the order in which they come, where batches end, and the tests."""
+"""A stream: examples in order, ends of batches, and test events."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Event:
     Parameters
     ----------
     step
-        How many examples have been streamed by then.
+        The number of examples streamed before it.
     classes
         Indices into the data set's names: in order of coming for those seen, by name for all.
     scope
-        Whether `classes` are those seen so far, or all of the data set, come or not.
+        Whether `classes` are those seen so far or all of the data set.
     task
-        Which task is tested, where there are several: on its own data set, whose names `classes` are indices into.
+        The task that is tested, if there are several; `classes` are indices into the names of its data set.
     """
 
     step: int
@@ -42,13 +42,13 @@ class Stream:
     Parameters
     ----------
     dataset
-        What is streamed.
+        The data set that is streamed.
     order
         Indices into it.
     events
-        The tests on the way, by step; the last is at the end.
+        The tests by step; the last is at the end.
     batches
-        After how many examples each batch ends: rising, the last is the number of examples.
+        The number of examples after which each batch ends, ascending; the last is the length of the stream.
     """
 
     dataset: Dataset = field(repr=False)
@@ -57,22 +57,22 @@ class Stream:
     batches: tuple[int, ...]
 
     def identities(self) -> list[str]:
-        """Return what tells each example from the others, in the order of coming."""
+        """Return the identity of each example, in stream order."""
         marks = self.dataset.identities()
         return [marks[index] for index in self.order.tolist()]
 
     def ids(self) -> list[str]:
-        """Return an id of each example in the order of coming: its identity, numbered where that has come before.
+        """Return a unique id of each example in stream order: its identity, numbered if it occurred before.
 
-        So equal images have ids of their own, and no id depends on how the data set is stored.
+        Ids do not depend on how the data set is stored.
         """
         return numbered(self.identities())
 
     def fingerprint(self) -> str:
-        """Return a hash of what comes, where batches end and what is tested when.
+        """Return a hash of the examples, the ends of batches and the tests.
 
-        Examples are told by class and identity, so the same stream has the same fingerprint however the data
-        set is stored. Whether a file was edited in place is for the data set's own fingerprint to say.
+        It covers the class and identity of each example, so it does not depend on how the data set is stored. A file
+        that was edited in place changes the fingerprint of the data set, not this one.
         """
         names, labels, marks = self.dataset.names, self.dataset.labels, self.dataset.identities()
         words = [f"{len(self.order)} examples"]
@@ -84,5 +84,5 @@ class Stream:
         digest = hashlib.sha256()
         for word in words:
             data = word.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(data) + data)  # lengths, so that no two lists of words read the same
+            digest.update(b"%d:" % len(data) + data)  # with its length, so that no two lists of words hash alike
         return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Several tasks one after another: each its own data set in its own order, all tested together."""
+"""Streams of several tasks in sequence: each with its data set and order, all tested together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Task = str | None
 
 @dataclass(frozen=True, eq=False)
 class TaskStream:
-    """Streams one after another, each of a task; a stream without tasks is one of one part, whose task is None.
+    """The streams of several tasks in sequence. A stream without tasks has one part, whose task is None.
 
     Parameters
     ----------
@@ -49,46 +49,46 @@ class TaskStream:
 
     @cached_property
     def ends(self) -> dict[Task, int]:
-        """How many examples have come when each task ends."""
+        """The number of examples streamed when each task ends."""
         return dict(zip(self.parts, accumulate(len(part.order) for part in self.parts.values()), strict=True))
 
     @cached_property
     def starts(self) -> dict[Task, int]:
-        """How many examples have come when each task begins."""
+        """The number of examples streamed when each task begins."""
         return {task: self.ends[task] - len(part.order) for task, part in self.parts.items()}
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """After how many examples each batch ends; every task ends with one."""
+        """The number of examples after which each batch ends; a task ends with a batch."""
         return tuple(self.starts[task] + end for task, part in self.parts.items() for end in part.batches)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The tests by step: wherever a part is tested, so are all tasks before it, on all of their classes."""
-        found: list[Event] = []
+        """The tests by step. Each test of a task also tests all earlier tasks, on all of their classes."""
+        events: list[Event] = []
         whole: list[Event] = []
         for task, part in self.parts.items():
-            for own in part.events:
-                step = self.starts[task] + own.step
-                found += [replace(event, step=step) for event in whole]
-                found.append(replace(own, step=step, task=task))
-            whole.append(found[-1])
-        return tuple(found)
+            for test in part.events:
+                step = self.starts[task] + test.step
+                events += [replace(event, step=step) for event in whole]
+                events.append(replace(test, step=step, task=task))
+            whole.append(events[-1])
+        return tuple(events)
 
     def example(self, step: int) -> tuple[Pixels, str, Task]:
-        """Return the image, the label and the task of what comes after `step` examples."""
+        """Return the image, the label and the task of the example at position `step`."""
         task = list(self.parts)[bisect_right(list(self.ends.values()), step)]
         part = self.parts[task]
         index = int(part.order[step - self.starts[task]])
         return part.dataset.images[index], part.dataset.names[part.dataset.labels[index]], task
 
     def ids(self) -> list[str]:
-        """Return an id of each example in the order of coming: its identity, numbered where that has come before."""
+        """Return a unique id of each example in stream order: its identity, numbered if it occurred before."""
         parts = self.parts.values()
         return numbered(mark for part in parts for mark in part.identities())
 
     def fingerprint(self) -> str:
-        """Return a hash of what comes, of which task, where batches end and what is tested when."""
+        """Return a hash of the examples and their tasks, the ends of batches and the tests."""
         if None in self.parts:
             return self.parts[None].fingerprint()
         words = [(task, part.fingerprint()) for task, part in self.parts.items()]
@@ -98,7 +98,7 @@ class TaskStream:
 def make_task_stream(datasets: Mapping[Task, Dataset], ordering: str, seed: int, **options: Any) -> TaskStream:
     """Return the stream of data sets one after another, each in the named order.
 
-    The order of a task is what `make_stream` gives for its data set: the other tasks have no say in it. A task is one
+    The order of a task is what `make_stream` gives for its data set, independent of the other tasks. A task is one
     batch, tested at its end with all tasks before it, unless an option asks for batches within.
 
     Parameters

@@ -1,1 +1,1 @@
-"""How sure predictions may be: temperature, unseen classes."""
+"""How confident predictions may be: temperature, unseen classes, near-duplicates."""

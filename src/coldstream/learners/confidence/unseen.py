@@ -1,10 +1,12 @@
-"""How likely an image is of a class that has not come yet, which no probability of the known ones can say.
+"""The probability that an image is of a class that has not come. The softmax over known classes cannot give it.
 
-A stream comes in runs of one class: single images where it is shuffled, tracks or clips where it is not. Where runs
-come in any order, those of classes that came in no other one tell how much is still to come (Good and Turing: of N
-runs, N1 of such classes, the next is of a new one with a chance of about N1 / N). Where classes come in turn they
-tell nothing: those who ask then ask about the classes that they have shown. Which of the two it is shows in how far
-back a class was when it comes again: anywhere, or just before, or always as far as all the others.
+A *run* is a sequence of successive examples of one class: single images on a shuffled stream, tracks or clips on
+another. Good and Turing estimate the probability that the next run is of a new class as N1 / N, where N is the number
+of runs and N1 the number of classes with a single run.
+
+The estimate assumes that runs come in random order. Where classes come one after another, every class has a single
+run, and predictions are asked for the classes seen so far: the probability is 0. The two cases differ in the gap
+between the first and the second run of a class: random, or the same for all classes.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ from collections.abc import Container
 from typing import Any
 
 _FEW = 2
-"""So many classes may come again by chance, or by mistake, in whatever order."""
+"""Classes with a second run that do not count: a repetition may be an accident."""
 
 
-class Novelty:
-    """Counts runs, classes that came in one only, and how far back those were that came in a second one.
+class Unseen:
+    """Counts runs, classes with a single run, and the gaps between first and second runs.
 
-    A run is never of the class of the one before it. So with runs in any order a class that comes again in the nth
-    one was, at first, anywhere from 2 to n - 1 runs back, at (gap - 2) / (n - 3) of the way, 1/2 in the mean. Means
-    within 1/8 of that count as any order, those that are 1/4 off and more as classes in turn, with no `chance` of
-    others; between these, in proportion. Of R classes that came again, the part (R - `_FEW`) / R decides.
+    The nth run is never of the class of the run before it. In random order, the gap to the first run of its class is
+    uniform from 2 to n - 1, and its relative position, (gap - 2) / (n - 3), is 1/2 in the mean. The order counts as
+    random if the mean over classes is within 1/8 of 1/2, and as class by class if it is 1/4 or more away, which makes
+    `chance` 0. In between, the estimate falls linearly. It is also scaled by (R - `_FEW`) / R, where R is the number
+    of classes with a second run.
     """
 
     def __init__(self) -> None:
@@ -31,8 +34,8 @@ class Novelty:
         self._number = self._gaps = 0
         self._ways = 0.0
 
-    def begin(self, label: int, known: bool = False) -> None:
-        """Hear of the class of the run that begins, and whether it was known though no run of it had come."""
+    def begin_run(self, label: int, known: bool = False) -> None:
+        """Register a new run of a class; `known` says that the class was known before its first run."""
         self._number += 1
         first = self.once.pop(label, None)
         if first is not None and self._number > 3:
@@ -44,7 +47,7 @@ class Novelty:
             self.once[label] = self._number
 
     def chance(self, seen: Container[int]) -> float:
-        """Return how likely the next run is of a class that has not come; only those `seen` count as having come."""
+        """Return the probability that the next run is of a new class; only the classes in `seen` count as known."""
         if self._gaps <= _FEW:
             return 0.0
         off = abs(self._ways / self._gaps - 0.5)
@@ -53,7 +56,7 @@ class Novelty:
         return any_order * once / (self._number - len(self.once) + once)
 
     def merge(self, old: int, new: int) -> None:
-        """Hear that a class went into another."""
+        """Merge one class into another."""
         number = self.once.pop(old, None)
         if number is None and old not in self._again:
             return
@@ -74,7 +77,7 @@ class Novelty:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave."""
+        """Restore what `state` returned."""
         self.once = {int(label): int(number) for label, number in state["once"]}
         self._again = {int(label) for label in state["again"]}
         self._number, self._gaps = map(int, state["counts"])

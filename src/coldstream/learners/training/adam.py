@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from coldstream.models import Classifier
+from coldstream.models import Head
 
 
 class Adam:
-    """Kingma and Ba's Adam on the rows of a classifier's head; the rest of the network is left alone.
+    """Kingma and Ba's Adam on the rows of a head; the rest of the network is left alone.
 
     With g the gradient of a row that was updated t - 1 times before:
 
@@ -21,21 +21,21 @@ class Adam:
     others keep their bits. Torch's compiler, which torch.optim imports, takes seconds to load and stays unloaded.
     """
 
-    def __init__(self, classifier: Classifier, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+    def __init__(self, head: Head, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         self.rate, self.betas, self.delta = rate, betas, 1e-8
-        self._classifier = classifier
+        self._head = head
         self.steps = torch.zeros(0, dtype=torch.float64)
         self.first = {name: p.new_empty((0, *p.shape[1:])) for name, p in self._parameters().items()}
         self.second = dict(self.first)
         self.grow()
 
     def _parameters(self) -> dict[str, Tensor]:
-        return {"weight": self._classifier.weight.data, "bias": self._classifier.bias.data}
+        return {"weight": self._head.weight.data, "bias": self._head.bias.data}
 
     @torch.inference_mode(mode=False)
     def grow(self) -> None:
         """Follow a head to which rows were added: the new ones begin at rest."""
-        more = self._classifier.rows - len(self.steps)
+        more = self._head.rows - len(self.steps)
         if not more:
             return
         self.steps = torch.cat([self.steps, self.steps.new_zeros(more)])
@@ -65,7 +65,7 @@ class Adam:
         return {n: value.to("cpu", copy=True).numpy() for n, value in {**arrays, "steps": self.steps}.items()}
 
     def restore(self, arrays: dict[str, NDArray[np.generic]]) -> None:
-        """Take over what `state` gave; the head must have grown to its size."""
+        """Restore what `state` returned; the head must have as many rows as then."""
         self.steps.copy_(torch.from_numpy(arrays["steps"].copy()))
         for kind, both in (("first", self.first), ("second", self.second)):
             for name, value in both.items():

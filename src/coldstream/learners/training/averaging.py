@@ -1,128 +1,136 @@
-"""The average of a network's latest weights: what a falling learning rate would lead to, at any moment.
+"""A moving average of the network's weights, which takes the place of a decaying learning rate.
 
-SGD at a rate that has not fallen walks around a good place, and the mean of where it has been is nearer to that than
-where it is. A stream has no end that a rate could fall towards; an average needs to know none.
+At a constant rate, SGD moves around a minimum, and the mean of its latest weights is nearer to it than the last ones.
+A decaying rate has the same effect but needs to know when the stream ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 SHORTEST = 4
-"""After a new class the average goes over about so many updates,"""
+"""The averaging window, in updates, right after a new class."""
 PART = 1 / 8
-"""then over this part of those since,"""
+"""Growth of the window with each further update."""
 LONGEST = 300
-"""up to so many."""
+"""The longest window, in updates."""
 NEW = 4
-"""A new class of K makes it forget this many Kth parts of how many there were."""
+"""The Kth class shrinks k by the fraction NEW / K (see `Average`)."""
 BORN = "born"
+"""Key in a head's average: the number of updates before the class of each row appeared."""
 
 
 class Average:
-    """The average m of a network's weights w, and of its statistics, over its latest updates.
+    """The moving average m of a network's weights w and of its BatchNorm statistics.
 
-    After each update m += (w - m) / n, where n = `SHORTEST` + `PART` k, at most `LONGEST`. k counts updates, and a
-    new class, the Kth, takes `NEW` / K of it away: a network that has just met its second class is soon another one,
-    and an average that lags would not know the class; one that knows a hundred changes little. The new class's own
-    row of the head follows closely all the same, with k counted from its beginning. Among the very first updates n is
-    their number, which makes m their mean.
+    After each update, m += (w - m) / n. The window is n = min(`SHORTEST` + `PART` k, `LONGEST`), where k counts
+    updates. In the first updates n is at most their number, so that m is their mean.
 
-    Parameters
-    ----------
-    network
-        Whose weights change.
-    head
-        The names of those that have a row for each class.
+    The Kth class multiplies k by 1 - `NEW` / K, at least 0. The second class changes the network much, and an average
+    over a long window would not know the class; the hundredth changes it little. The head row of a new class has a
+    shorter window, with k counted from the update at which the class appeared.
+
+    `body` is a copy of the network's body with the averages, always in evaluation mode. The average of a head is in
+    the state of the head.
     """
 
-    def __init__(self, network: nn.Module, head: Sequence[str] = ()) -> None:
-        self._network, self._head = network, head
+    def __init__(self, body: nn.Module) -> None:
+        places = [kept[name] for _, kept, name in _places(body)]
+        averaged = {id(value) for value in places if value is not None and value.is_floating_point()}
+        # What has no average, such as a counter, is that of the network itself.
+        shared: dict[int, Any] = {id(value): value for value in body.buffers() if id(value) not in averaged}
+        self.body = copy.deepcopy(body, shared).eval()
+        for parameter in self.body.parameters():
+            parameter.requires_grad_(False)
         # Asking for a state_dict at every update would take longer than averaging it.
-        self._places = [
-            (f"{prefix}{'.' * bool(prefix)}{name}", kept, name)
-            for prefix, module in network.named_modules(remove_duplicate=False)
-            for kept in (module._parameters, module._buffers)
-            for name in kept
-            if name not in module._non_persistent_buffers_set
-        ]
+        self._live = _places(body)
+        self._averaged = _once([kept[name] for _, kept, name in _places(self.body)])
         self.updates, self.since = 0, 0.0
-        self.values: dict[str, Tensor] = {}
-        """Averages by name, and as `BORN` how many updates there had been when the class of each row came."""
 
-    def hurry(self, row: int, classes: int) -> None:
-        """Follow more closely from now on, the more the fewer classes there are: this row's is new."""
+    def share_buffers(self, body: nn.Module) -> None:
+        """Share the network's buffers that have no average; the network may have replaced them."""
+        for live, twin in zip(body.modules(), self.body.modules(), strict=True):
+            for name, value in live._buffers.items():
+                if value is None or not value.is_floating_point() or name in live._non_persistent_buffers_set:
+                    twin._buffers[name] = value
+
+    def shorten(self, average: dict[str, Tensor], row: int, classes: int) -> None:
+        """Shorten the averaging window: the class of this row of the head is new, one of so many."""
         self.since *= max(0.0, 1 - NEW / classes)
-        before = self.values.get(BORN, torch.empty(0, dtype=torch.int64))
+        before = average.get(BORN, torch.empty(0, dtype=torch.int64))
         born = torch.zeros(max(len(before), row + 1), dtype=torch.int64)
         born[: len(before)] = before
         born[row] = self.updates
-        self.values[BORN] = born
+        average[BORN] = born
 
-    def follow(self) -> None:
-        """Take in the weights after an update."""
+    def follow(self, head: dict[str, Tensor], average: dict[str, Tensor]) -> None:
+        """Add the weights after an update, of the body and of one head, to their averages."""
         self.updates += 1
         self.since += 1
         length = min(self.updates, SHORTEST + PART * self.since, LONGEST)
         share = 1 / length
-        current = self._current()
-        mine, theirs = [], []
-        for name, value in current.items():
-            known = self.values.get(name)
-            if known is None or share == 1:
-                self.values[name] = value.clone()
-                continue
-            if known.shape != value.shape:
-                known = self.values[name] = _completed(known, value)
-            mine.append(known)
-            theirs.append(value)
-        if mine:
-            torch._foreach_lerp_(mine, theirs, share)
-        if self._head and BORN in self.values:
-            self._catch_up(current, length)
+        pairs = [
+            (mean, value.detach())
+            for mean, (_, kept, name) in zip(self._averaged, self._live, strict=True)
+            if mean is not None and (value := kept[name]) is not None and value.is_floating_point()
+        ]
+        if share == 1:
+            average |= {name: value.detach().clone() for name, value in head.items()}
+        else:
+            for name, value in head.items():
+                known = average.get(name)
+                if known is None:
+                    average[name] = value.detach().clone()
+                    continue
+                average[name] = completed(known, value.detach())
+                pairs.append((average[name], value.detach()))
+        if pairs:  # a body without weights, such as that of a linear model, has none
+            torch._foreach_lerp_([mean.data for mean, _ in pairs], [value for _, value in pairs], share)
+        if BORN in average:
+            self._catch_up(head, average, length)
 
-    def _current(self) -> dict[str, Tensor]:
-        """Return the weights and statistics as they are; all that a state_dict has but counters."""
-        found = ((name, kept[key]) for name, kept, key in self._places)
-        return {name: value.detach() for name, value in found if value is not None and value.is_floating_point()}
-
-    def _catch_up(self, current: dict[str, Tensor], length: float) -> None:
-        """Let rows of young classes follow as closely as their age says."""
-        lengths = SHORTEST + PART * (self.updates - self.values[BORN]).double()
+    def _catch_up(self, head: dict[str, Tensor], average: dict[str, Tensor], length: float) -> None:
+        """Average the head rows of recent classes over shorter windows, counted from the update they appeared at."""
+        lengths = SHORTEST + PART * (self.updates - average[BORN]).double()
         young = torch.nonzero(lengths < length).flatten()
         if not len(young):
             return
-        # Of what was between a row and its average 1 - 1/length is left, and 1 - 1/lengths is to be.
+        # Of the distance between a row and its average 1 - 1/length is left, and 1 - 1/lengths is to be left.
         shares = 1 - (1 - 1 / lengths[young]) / (1 - 1 / length)
-        for name in self._head:
-            mine, theirs = self.values[name], current[name]
-            weight = shares.to(mine).reshape(-1, *[1] * (mine.ndim - 1))
-            mine[young] = torch.lerp(mine[young], theirs[young], weight)
+        for name, value in head.items():
+            mean = average[name]
+            weight = shares.to(mean).reshape(-1, *[1] * (mean.ndim - 1))
+            mean[young] = torch.lerp(mean[young], value.detach()[young], weight)
 
-    def network(self, inputs: Tensor) -> Tensor:
-        """Return what the network gives with the average for its weights; rows without one are as they are."""
-        values = {
-            name: _completed(self.values[name], own) for name, own in self._current().items() if name in self.values
-        }
-        # Weights that are tied have the same average.
-        outputs: Tensor = functional_call(self._network, values, (inputs,), tie_weights=False)
-        return outputs
-
-    def part(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Return the average of some of the weights."""
-        return {name: self.values[name] for name in names if name in self.values}
-
-    def exchange(self, names: Iterable[str], values: dict[str, Tensor]) -> None:
-        """Follow weights in whose place others were put, which come with their own average."""
-        for name in names:
-            self.values.pop(name, None)
-        self.values |= values
+    def state(self) -> dict[str, Tensor]:
+        """Return the averages of the body by name; none before the first update."""
+        if not self.updates:
+            return {}
+        values = ((name, kept[key]) for name, kept, key in _places(self.body))
+        return {name: value for name, value in values if value is not None and value.is_floating_point()}
 
 
-def _completed(average: Tensor, own: Tensor) -> Tensor:
-    """Return the average of rows to which others were added, which begin as they are."""
-    return average if average.shape == own.shape else torch.cat([average, own[len(average) :]])
+def _once(tensors: list[Tensor | None]) -> list[Tensor | None]:
+    """Return the tensors with None in the place of those that came before: tied weights have one average."""
+    seen: set[int] = set()
+    return [None if id(one) in seen or seen.add(id(one)) else one for one in tensors]  # type: ignore[func-returns-value]
+
+
+def _places(body: nn.Module) -> list[tuple[str, dict[str, Tensor | None], str]]:
+    """Return where a module keeps its parameters and persistent buffers: the name of each, a dict and a key."""
+    return [
+        (f"{prefix}{'.' * bool(prefix)}{name}", kept, name)
+        for prefix, module in body.named_modules()
+        for kept in (module._parameters, module._buffers)
+        for name in kept
+        if name not in module._non_persistent_buffers_set
+    ]
+
+
+def completed(average: Tensor, value: Tensor) -> Tensor:
+    """Return an average of head rows extended to new rows, whose average begins at their value."""
+    return average if average.shape == value.shape else torch.cat([average, value[len(average) :]])

@@ -1,13 +1,15 @@
-"""The network at work: normalise, update, predict. All that touches a device is here."""
+"""A network that learns and answers: normalise, update, predict. All that touches a device is here."""
 
 from __future__ import annotations
 
+import copy
+import math
 import os
 import shutil
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,10 @@ from torch.nn import functional as F
 from coldstream import native
 from coldstream.augment import Policy, compiled
 from coldstream.augment.mixing import mix_targets
-from coldstream.learners.training.averaging import BORN, Average
+from coldstream.learners.training.averaging import BORN, Average, completed
 from coldstream.learners.training.sgd import SGD
-from coldstream.models import Classifier
-from coldstream.models.classifier import running_statistics_for_single_values, torch_generator
+from coldstream.models import Body, Head
+from coldstream.models.network import running_statistics_for_single_values, torch_generator
 from coldstream.parsing import unknown
 
 NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -34,28 +36,34 @@ NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last, "auto": None}
-HEAD = ("weight", "bias")
-_OF_HEAD = (*HEAD, BORN)
 _CHUNK = 256
 
 Normalise = str | tuple[Sequence[float], Sequence[float]]
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(logits, targets) -> the value to minimise."""
 
 
-def check_engine(normalize: Normalise, device: str, precision: str, memory_format: str) -> None:
-    """Refuse settings that no engine can be made with."""
+def check_normalisation(normalize: Normalise) -> None:
+    """Refuse what is neither the name of a normalisation nor a mean and a spread."""
     if isinstance(normalize, str):
         if normalize not in NORMALISATIONS:
             raise unknown("normalisation", normalize, NORMALISATIONS)
     elif not _is_mean_and_std(normalize):
         raise ValueError(f"normalize is a name or (mean, std), one number a channel, std above 0; not {normalize!r}")
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
-    if memory_format not in MEMORY_FORMATS:
-        raise unknown("memory format", memory_format, MEMORY_FORMATS)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that there is not, that this machine does not have, or that keeps no values."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = "meta"
+    if kind == "meta":
+        raise ValueError(f"unknown device {device!r}; use 'cpu' or 'cuda'")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {device!r} is not to be had: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"device {device!r} is not available: {str(error).splitlines()[0]}") from error
 
 
 def check_compile(compile: object) -> None:
@@ -76,33 +84,76 @@ def _is_mean_and_std(value: Any) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Head:
-    """A head that can be put away and taken again, with its momentum, its average and the seed of rows to come."""
+@cache
+def _one_thread_after_forks() -> None:
+    """Let torch have one thread in forked processes: GNU's OpenMP has none of its other threads there, and waits.
 
-    weight: nn.Parameter
-    bias: nn.Parameter
-    velocity: dict[str, Tensor]
-    average: dict[str, Tensor]
-    seed: int
+    What a forked process computes has other last bits then, as with any other number of threads.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
-    @property
-    def parameters(self) -> int:
-        return self.weight.numel() + self.bias.numel()
+
+class TrainedHead(Head):
+    """A head with the state of its training: momentum, and the average of its weights."""
+
+    def __init__(self, features: int, seed: int, rows: int = 0) -> None:
+        super().__init__(features, seed)
+        self.velocity: dict[str, Tensor] = {}
+        self.average: dict[str, Tensor] = {}
+        self.grow(rows)
+
+    @torch.inference_mode(mode=False)
+    def grow(self, rows: int) -> None:
+        """Add rows until there are `rows`, at rest; those that exist keep their bits."""
+        if rows <= self.rows:
+            return
+        super().grow(rows)
+        for name, parameter in self.named_parameters():
+            before = self.velocity.get(name)
+            if before is not None:
+                self.velocity[name] = torch.zeros_like(parameter)
+                self.velocity[name][: len(before)] = before
+
+    def averaged(self, features: Tensor) -> Tensor:
+        """Return the logits of the averaged rows; rows without an average are as they are."""
+        weight, bias = (
+            completed(self.average[name], value) if name in self.average else value
+            for name, value in self.named_parameters()
+        )
+        return F.linear(features, weight, bias)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return weights, momentum and average by name."""
+        weights: dict[str, Tensor] = dict(self.named_parameters())
+        parts = {"model": weights, "momentum": self.velocity, "average": self.average}
+        return _arrays({f"{kind}.{name}": value for kind, part in parts.items() for name, value in part.items()})
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what `state` returned; the head must have as many rows as then."""
+        self.velocity, self.average = {}, {}
+        for name, parameter in self.named_parameters():
+            _copy_into(parameter.data, arrays.get(f"model.{name}"))
+            if (saved := arrays.get(f"momentum.{name}")) is not None:
+                self.velocity[name] = _as(parameter.data, saved)
+            if (saved := arrays.get(f"average.{name}")) is not None:
+                self.average[name] = _as(parameter.data[: len(saved)], saved)
+        if (born := arrays.get(f"average.{BORN}")) is not None:
+            self.average[BORN] = torch.from_numpy(born.copy())
 
 
 class Engine:
-    """A classifier with its optimiser, on one device.
+    """The body of a network with its optimiser, on one device. Heads are given to each call.
 
     `update` is one SGD step with momentum on the mean soft-target cross-entropy:
     g = grad + decay w;  v = momentum v + g;  w -= rate v. Momentum is never reset, and a new head row's is zero.
-    With `average`, predictions are those of the average of the latest weights
-    (`coldstream.learners.training.averaging`).
+    Predictions come from a second module in evaluation mode: one that shares the weights, or with `average`, one that
+    holds the average of the latest weights (`coldstream.learners.training.averaging`).
     """
 
     def __init__(
         self,
-        classifier: Classifier,
+        body: Body,
         *,
         momentum: float,
         weight_decay: float,
@@ -112,27 +163,41 @@ class Engine:
         memory_format: str = "auto",
         average: bool = False,
     ) -> None:
+        _one_thread_after_forks()
         self.device = torch.device(device)
         self.dtype = PRECISIONS[precision]
-        self.classifier: Classifier = classifier.to(device=self.device, dtype=self.dtype)
+        self.features = body.features
+        self.body = body.module.to(device=self.device, dtype=self.dtype)
         self._autocast = precision == "bfloat16"
         # Convolutions are faster with channels last; a network without any would only rearrange what it gets.
-        convolves = any(parameter.ndim == 4 for parameter in classifier.parameters())
+        convolves = any(parameter.ndim == 4 for parameter in self.body.parameters())
         fastest = torch.channels_last if convolves else torch.contiguous_format
         self._format = MEMORY_FORMATS[memory_format] or fastest
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._compiled_rows = 0
         self._numbers = torch.empty(0)
+        self._loss = torch.zeros(())
         self._lines: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
-        for parameter in classifier.parameters():
+        for parameter in self.body.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
-        self._sgd = SGD(self.classifier, momentum, weight_decay)
-        self.average = Average(self.classifier, HEAD) if average else None
-        self._random_layers = classifier.draws
+        self._parameters = dict(self.body.named_parameters())
+        self._sgd = SGD(momentum, weight_decay)
+        self.velocity: dict[str, Tensor] = {}
+        self.answering = _sharing_twin(self.body)
+        self.average = Average(self.body) if average else None
+        self.draws = body.draws
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
-        self.classifier.train()
+
+    @torch.inference_mode(mode=False)
+    def new_head(self, seed: int, rows: int) -> TrainedHead:
+        """Return a new head for this body."""
+        return TrainedHead(self.features, seed, rows).to(device=self.device, dtype=self.dtype)
+
+    def copy_body(self) -> Body:
+        """Return a copy of the body as it is now."""
+        return Body(copy.deepcopy(self.body), self.features, self.draws)
 
     def to_device(self, items: NDArray[np.generic]) -> Tensor:
         """Return images (N, H, W, C) as a uint8 tensor (N, C, H, W) on the device; vectors as they are."""
@@ -195,39 +260,11 @@ class Engine:
 
         Others, such as the first ones of a stream, are not worth the half minute that compiling takes.
         """
-        self._compiled, self._compiled_rows = _compiled(self.classifier.body), rows
-
-    @torch.inference_mode(mode=False)
-    def grow(self, rows: int) -> None:
-        """Give the head `rows` rows; weights and momentum of those that exist keep their bits."""
-        if rows > self.classifier.rows:
-            self.classifier.grow(rows)
-            self._sgd.grow()
-
-    @property
-    def head(self) -> Head:
-        """The head at work; another one can be put in its place."""
-        velocity = {name: self._sgd.velocity[name] for name in HEAD if name in self._sgd.velocity}
-        average = self.average.part(_OF_HEAD) if self.average else {}
-        return Head(self.classifier.weight, self.classifier.bias, velocity, average, self.classifier.seed)
-
-    @head.setter
-    def head(self, head: Head) -> None:
-        self.classifier.weight, self.classifier.bias, self.classifier.seed = head.weight, head.bias, head.seed
-        self._sgd.exchange(HEAD, head.velocity)
-        if self.average:
-            self.average.exchange(_OF_HEAD, head.average)
-
-    @torch.inference_mode(mode=False)
-    def begin_head(self, seed: int, rows: int) -> None:
-        """Take a new head, at rest."""
-        self.classifier.begin_head(seed, rows)
-        self._sgd.exchange(HEAD, {})
-        if self.average:
-            self.average.exchange(_OF_HEAD, {})
+        self._compiled, self._compiled_rows = _compiled(self.body), rows
 
     def update(
         self,
+        head: TrainedHead,
         inputs: Tensor,
         targets: Tensor,
         rate: float,
@@ -235,18 +272,19 @@ class Engine:
         step: int,
         *,
         forward: Callable[[Tensor], Tensor] | None = None,
-        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        loss: Loss = F.cross_entropy,
     ) -> None:
         """Make one step on a batch of normalised images and soft targets.
 
-        A method that trains a part of the network says how its inputs become logits (`forward`); parameters that
+        A method that trains a part of the body says how its inputs become features (`forward`); parameters that
         have no share in it do not change. `loss` takes logits and targets.
         """
-        self.gather(inputs, targets, seed, step, forward=forward, loss=loss)
-        self.descend(rate)
+        self.gather(head, inputs, targets, seed, step, forward=forward, loss=loss)
+        self.descend(head, rate)
 
     def gather(
         self,
+        head: TrainedHead,
         inputs: Tensor,
         targets: Tensor,
         seed: int,
@@ -254,116 +292,139 @@ class Engine:
         *,
         more: bool = False,
         forward: Callable[[Tensor], Tensor] | None = None,
-        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        loss: Loss = F.cross_entropy,
     ) -> None:
-        """Find the gradient of a batch, for `descend`; with `more`, add that of the body to what was gathered."""
+        """Compute the gradient of a batch, for `descend`; with `more`, add that of the body to what was gathered."""
         single: AbstractContextManager[Any] = (
-            running_statistics_for_single_values(self.classifier) if len(inputs) == 1 else nullcontext()
+            running_statistics_for_single_values(self.body) if len(inputs) == 1 else nullcontext()
         )
         drawing: AbstractContextManager[Any] = (
-            torch_generator(seed, step, "layers", self.device) if self._random_layers else nullcontext()
+            torch_generator(seed, step, "layers", self.device) if self.draws else nullcontext()
         )
         with torch.enable_grad(), drawing, single, self._cast():
-            value = loss((forward or self._forward)(inputs), targets)
-        for part in (self.classifier.weight, self.classifier.bias) if more else self.classifier.parameters():
-            part.grad = None  # an interrupted step may have left some
+            value = loss(head((forward or self._forward)(inputs)), targets)
+        self._refuse_divergence(value.detach())
+        for parameter in head.parameters() if more else (*self._parameters.values(), *head.parameters()):
+            parameter.grad = None  # an interrupted step may have left some
         value.backward()  # type: ignore[no-untyped-call]
 
-    def descend(self, rate: float) -> None:
+    def _refuse_divergence(self, loss: Tensor) -> None:
+        """Refuse a loss that is not finite; on a GPU that of the update before, which is known without waiting."""
+        if self.device.type != "cpu":
+            loss, self._loss = self._loss, loss
+        if not math.isfinite(loss.item()):
+            raise FloatingPointError(
+                "the network diverged: the loss is not a finite number; load the last checkpoint or begin again, "
+                "with a lower rate"
+            )
+
+    def descend(self, head: TrainedHead, rate: float) -> None:
         """Make one step along what was gathered."""
-        self._sgd.step(rate)
+        named = dict(head.named_parameters())
+        self._sgd.step(rate, (self._parameters, self.velocity), (named, head.velocity))
         if self.average:
-            self.average.follow()
+            self.average.follow({name: value.data for name, value in named.items()}, head.average)
 
     def _forward(self, inputs: Tensor) -> Tensor:
-        if self._compiled is not None and len(inputs) == self._compiled_rows:
-            return self.classifier.head(self._compiled(inputs))
-        logits: Tensor = self.classifier(inputs)
-        return logits
+        compiled = self._compiled is not None and len(inputs) == self._compiled_rows
+        features: Tensor = self._compiled(inputs) if compiled and self._compiled else self.body(inputs)
+        return features
 
-    def logits(self, items: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Return the logits of items in evaluation mode, which changes nothing in the network."""
-        network = self.average.network if self.average else self.classifier
-        return self.outputs(items, network).to("cpu", torch.float64).numpy()
+    def logits(self, head: TrainedHead, items: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return the logits of items, those of the average where there is one; nothing in the network changes."""
 
-    def features(self, items: NDArray[np.generic]) -> Tensor:
+        def averaged(inputs: Tensor) -> Tensor:
+            assert self.average is not None
+            return head.averaged(self.average.body(inputs))
+
+        part = averaged if self.average and self.average.updates else lambda inputs: head(self.answering(inputs))
+        return self.outputs(items, part).to("cpu", torch.float64).numpy()
+
+    def features_of(self, items: NDArray[np.generic]) -> Tensor:
         """Return the features (N, d) of items in evaluation mode."""
-        return self.outputs(items, self.classifier.body)
+        return self.outputs(items, self.answering)
 
     def outputs(self, items: NDArray[np.generic], part: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return what a part of the network makes of items in evaluation mode; nothing in it changes."""
-        with torch.inference_mode(), self._evaluating():
+        """Return what a function of normalised inputs makes of items, without gradients, a chunk at a time."""
+        self._share_buffers()
+        with torch.inference_mode(), self._cast():
             chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
             return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
 
-    def teach(self, inputs: Tensor) -> Tensor:
+    def _share_buffers(self) -> None:
+        """Let the modules that answer have the network's buffers, which a network of the user's own may replace."""
+        for live, twin in zip(self.body.modules(), self.answering.modules(), strict=True):
+            twin._buffers |= live._buffers
+        if self.average:
+            self.average.share_buffers(self.body)
+
+    def teach(self, head: TrainedHead, inputs: Tensor) -> Tensor:
         """Return the logits of normalised inputs in evaluation mode, as targets for another network."""
-        with torch.no_grad(), self._evaluating():
-            logits: Tensor = self.classifier(inputs)
+        self._share_buffers()
+        with torch.no_grad(), self._cast():
+            logits: Tensor = head(self.answering(inputs))
         return logits.to(self.dtype)
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        self.classifier.eval()
-        try:
-            with self._cast():
-                yield
-        finally:
-            self.classifier.train()
-
-    def reset_momentum(self) -> None:
-        """Forget all momentum."""
-        self._sgd.velocity.clear()
-
-    def is_finite(self) -> bool:
-        """Return whether all weights and statistics are finite numbers."""
-        return all(bool(value.isfinite().all()) for value in self.classifier.state_dict().values())
-
-    def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.classifier.parameters())
+    def size(self) -> int:
+        """Return the number of the body's parameters."""
+        return sum(parameter.numel() for parameter in self._parameters.values())
 
     def _cast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16) if self._autocast else nullcontext()
 
-    def state(self, head: bool | None = None) -> dict[str, NDArray[Any]]:
-        """Return weights, statistics and momentum by name: of the head, of all else, or where None of both."""
-        arrays = {f"model.{name}": value for name, value in self._kept(head).items()}
-        averages = self.average.values if self.average else {}
-        for kind, values in (("momentum", self._sgd.velocity), ("average", averages)):
-            arrays |= {f"{kind}.{name}": value for name, value in values.items() if head in (None, name in _OF_HEAD)}
-        if self.average and not head:
-            arrays["averaged"] = torch.tensor([self.average.updates, self.average.since], dtype=torch.float64)
-        return {name: value.detach().to("cpu", copy=True).numpy() for name, value in arrays.items()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]], head: bool | None = None) -> None:
-        """Take over what `state` gave; the head must have grown to its size."""
-        own = self._kept(head)
-        given = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
-        if own.keys() != given.keys() or any(own[name].shape != given[name].shape for name in own):
-            raise ValueError("the saved weights do not fit this model; pass the model that they were saved with")
-        weights = {name: torch.from_numpy(value.copy()) for name, value in given.items()}
-        self.classifier.load_state_dict(weights, strict=False)
-        for name, parameter in self.classifier.named_parameters():
-            if head in (None, name in HEAD):
-                self._sgd.velocity.pop(name, None)
-                if (saved := arrays.get(f"momentum.{name}")) is not None:
-                    self._sgd.velocity[name] = _as(parameter.data, saved)
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the body's weights, statistics, momentum and average by name."""
+        averages = self.average.state() if self.average else {}
+        parts = {"model": self.body.state_dict(), "momentum": self.velocity, "average": averages}
+        arrays = {f"{kind}.body.{name}": value for kind, part in parts.items() for name, value in part.items()}
         if self.average:
-            averages = {name.removeprefix("average."): a for name, a in arrays.items() if name.startswith("average.")}
-            if BORN in averages:
-                self.average.values[BORN] = torch.from_numpy(averages.pop(BORN).copy())
-            # Of rows that were opened and have not learned there is none.
-            self.average.values |= {
-                name: _as(own[name][: len(value)] if value.ndim else own[name], value)
-                for name, value in averages.items()
-            }
-            if "averaged" in arrays:
-                updates, self.average.since = arrays["averaged"].tolist()
-                self.average.updates = int(updates)
+            arrays["averaged"] = torch.tensor([self.average.updates, self.average.since], dtype=torch.float64)
+        return _arrays(arrays)
 
-    def _kept(self, head: bool | None) -> dict[str, Tensor]:
-        everything = self.classifier.state_dict()
-        return {name: value for name, value in everything.items() if head in (None, name in HEAD)}
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what `state` returned."""
+        saved: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "average": {}}
+        for full, array in arrays.items():
+            kind, _, name = full.partition(".body.")
+            if name and kind in saved:
+                saved[kind][name] = array
+        weights = self.body.state_dict()
+        if weights.keys() != saved["model"].keys():
+            raise ValueError(_UNFIT)
+        for name, value in weights.items():
+            _copy_into(value, saved["model"][name])
+        self.velocity = {name: _as(self._parameters[name].data, array) for name, array in saved["momentum"].items()}
+        if self.average and "averaged" in arrays:
+            updates, self.average.since = arrays["averaged"].tolist()
+            self.average.updates = int(updates)
+            averages = self.average.body.state_dict()
+            for name, array in saved["average"].items():
+                _copy_into(averages[name], array)
+
+    def is_finite(self, head: TrainedHead) -> bool:
+        """Return whether all weights and statistics are finite numbers."""
+        values = (*self.body.state_dict().values(), *head.parameters())
+        return all(bool(value.isfinite().all()) for value in values)
+
+
+_UNFIT = "the saved weights do not fit this model; pass the model that they were saved with"
+
+
+def _arrays(tensors: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
+    return {name: value.detach().to("cpu", copy=True).numpy() for name, value in tensors.items()}
+
+
+def _copy_into(tensor: Tensor, array: NDArray[Any] | None) -> None:
+    if array is None or tuple(tensor.shape) != array.shape:
+        raise ValueError(_UNFIT)
+    with torch.no_grad():
+        tensor.copy_(torch.from_numpy(array.copy()))
+
+
+def _sharing_twin(body: nn.Module) -> nn.Module:
+    """Return a copy of a module that shares its tensors and is in evaluation mode for good."""
+    shared: dict[int, Any] = {id(value): value for value in (*body.parameters(), *body.buffers())}
+    return copy.deepcopy(body, shared).eval()
 
 
 def _as(like: Tensor, array: NDArray[Any]) -> Tensor:
@@ -382,6 +443,6 @@ def _compiled(body: nn.Module) -> Callable[[Tensor], Tensor]:
         features: Tensor = body(inputs)
         return features
 
-    own = types.FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
-    compiled: Callable[[Tensor], Tensor] = torch.compile(own, fullgraph=True, dynamic=False)
+    separate = types.FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
+    compiled: Callable[[Tensor], Tensor] = torch.compile(separate, fullgraph=True, dynamic=False)
     return compiled

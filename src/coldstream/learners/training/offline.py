@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coldstream.augment import Policy
-from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.engine import Engine, Loss, TrainedHead
 from coldstream.randomness import generator
 from coldstream.replay import one_hot
 
@@ -28,7 +28,7 @@ class OfflineRecipe:
     """
 
     drop: ClassVar[float] = 0.1
-    """What the rate is multiplied by at each of `drops`."""
+    """Factor of the learning rate at each of `drops`."""
 
     epochs: int = 50
     batch: int = 128
@@ -53,9 +53,6 @@ class OfflineRecipe:
         return self.rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
 
 
-CORE50_RECIPE = OfflineRecipe(epochs=40, rate=0.01, weight_decay=1e-4, augment="none", drops=(15, 30))
-
-
 class Items(Protocol):
     """Items that can be taken by number: an array of them, or something that decodes them as they are asked for."""
 
@@ -66,6 +63,7 @@ class Items(Protocol):
 
 def train_offline(
     engine: Engine,
+    head: TrainedHead,
     items: Items,
     rows: NDArray[np.int64],
     recipe: OfflineRecipe,
@@ -73,18 +71,18 @@ def train_offline(
     progress: Callable[[int], None] | None = None,
     *,
     teach: Callable[[Tensor, Tensor], Tensor] | None = None,
-    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    loss: Loss = F.cross_entropy,
     after: int = 0,
 ) -> int:
-    """Train the engine's network on `items` with head rows `rows`; `progress` hears of every epoch done.
+    """Train a network on `items` with head rows `rows`; `progress` is called with the number of epochs done.
 
     Momentum and weight decay are the engine's: make it with the recipe's. `teach` turns a batch's inputs, as the
     network gets them, and its one-hot targets into what `loss` takes beside the logits. A network that is trained
-    more than once makes other draws each time if told how many steps came before (`after`); how many there are
-    then is returned.
+    more than once makes other draws each time if told how many steps came before (`after`). Return how many steps
+    there are in all.
     """
     policy = Policy.parse(recipe.augment)
-    classes = engine.classifier.rows
+    classes = head.rows
     steps = -(-len(items) // recipe.batch)
     for epoch in range(recipe.epochs):
         order = generator(seed, after + epoch, "epoch").permutation(len(items))
@@ -96,7 +94,7 @@ def train_offline(
             )
             if teach is not None:
                 targets = teach(images, targets)
-            engine.update(images, targets, recipe.rate_at(epoch), seed, step, loss=loss)
+            engine.update(head, images, targets, recipe.rate_at(epoch), seed, step, loss=loss)
         if progress:
             progress(epoch + 1)
     return after + recipe.epochs * steps

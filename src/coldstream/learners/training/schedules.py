@@ -52,6 +52,8 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 
 def get_schedule(text: str | float) -> Schedule:
     """Return the schedule that `text` names, such as ``linear(0.1, 0.001)``; a number is a constant rate."""
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        raise ValueError(f"rate is a schedule such as 'inverse-sqrt(0.1)', or a number, not {text!r}")
     call = Call("constant", (float(text),)) if isinstance(text, (int, float)) else parse_call(text, "rate")
     if call.name not in SCHEDULES:
         raise unknown("rate", call.name, SCHEDULES)

@@ -1,0 +1,211 @@
+"""The pages of results: every table and figure of the paper, ours beside the paper's, each claim with its verdict."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coldstream.lab.files import Folder
+from coldstream.paper import EXPERIMENTS, pictures
+from coldstream.paper.catalog import SCALES, Claim, Comparison, PaperExperiment, Ref
+from coldstream.paper.results import read_results
+from coldstream.paper.verdicts import judge_claim
+from coldstream.report.kept import KeptResults, Values, code_note, keep, machine_note, summary_of
+from coldstream.report.pages import render
+from coldstream.report.run_tables import spread
+from coldstream.report.tables import Table
+from coldstream.report.verdicts import Outcome, Verdict
+
+NOTES = Path(__file__).parent / "notes"
+"""Hand-written notes on results, SLUG.md; numbers stay in the tables."""
+METRICS = {
+    "omega_per_event": "Ω_all",
+    "omega_final": "Ω_all (final offline)",
+    "top5_omega_per_event": "top-5 Ω_all",
+    "top5_omega_final": "top-5 Ω_all (final offline)",
+    "average_accuracy": "average accuracy",
+    "average_top5": "average top-5",
+    "final_accuracy": "final accuracy",
+    "average_ece": "average ECE",
+    "average_ece_debiased": "debiased",
+    "frozen_share": "frozen, head included",
+    "bias_to_last_batch": "taken for the last batch",
+    "bias_to_last_class": "taken for the last class",
+}
+
+
+def write(runs: Path, out: Path) -> list[Path]:
+    """Write the page of all results and a page for each experiment; keep the results beside them."""
+    kept, images = out / "results", out / "images" / "results"
+    Folder(out / "paper").make()
+    sections = []
+    written = [out / "results.md"]
+    for experiment in EXPERIMENTS.values():
+        results = read_results(experiment, "lab", runs, kept)
+        drawn: dict[str, Path] = {}
+        if results is not None:
+            keep(results, kept)
+            drawn = pictures.draw(experiment, results, images)
+        section = _section(experiment, results)
+        sections.append({**section, "pictures": _links(drawn, out)})
+        page = render(
+            "paper_experiment.md.j2",
+            **{**section, "pictures": _links(drawn, out / "paper")},
+            scales={scale: _settings(experiment, scale) for scale in SCALES},
+        )
+        Folder(out / "paper").write(f"{experiment.slug}.md", page)
+        written.append(out / "paper" / f"{experiment.slug}.md")
+    counts = Counter(str(claim["verdict"].outcome) for section in sections for claim in section["claims"])
+    Folder(out).write("results.md", render("paper.md.j2", sections=sections, counts=_counts(counts)))
+    return written
+
+
+def _links(drawn: dict[str, Path], page: Path) -> dict[str, str]:
+    return {title: os.path.relpath(path, page).replace(os.sep, "/") for title, path in drawn.items()}
+
+
+def _counts(counts: Counter[str]) -> dict[str, int]:
+    return {str(outcome): counts[str(outcome)] for outcome in Outcome}
+
+
+def _section(experiment: PaperExperiment, results: KeptResults | None) -> dict[str, Any]:
+    """Return what the template says about one experiment."""
+    note = NOTES / f"{experiment.slug}.md"
+    section: dict[str, Any] = {
+        "experiment": experiment,
+        "results": results,
+        "note": note.read_text().strip() if note.is_file() else "",
+        "claims": [],
+    }
+    if results is None:
+        section["claims"] = [_claim(claim, {}) for claim in experiment.claims]
+        return section
+    missing = [] if experiment.measured else [part for part in experiment.configs("lab") if part not in results.parts]
+    return {
+        **section,
+        "claims": [_claim(claim, results.values) for claim in experiment.claims],
+        "command": _command(experiment, results),
+        "tables": tables(experiment, results),
+        "seeds": _seeds(experiment, results),
+        "commits": _commits(results),
+        "minutes": results.duration / 60,
+        "missing": missing,
+        "machines": machine_note(results),
+        "code": code_note(results),
+    }
+
+
+def _claim(claim: Claim, values: Values) -> dict[str, Any]:
+    verdict, verdicts = judge_claim(claim, values)
+    return {
+        "text": claim.text,
+        "verdict": verdict,
+        "counts": _counts(Counter(str(one.outcome) for one in verdicts)),
+        "comparisons": _comparisons(claim.comparisons, verdicts),
+    }
+
+
+def _comparisons(comparisons: tuple[Comparison, ...], verdicts: list[Verdict]) -> Table:
+    table = [["first", "second", "in", "first better by (95% interval)", "pairs", "verdict"]]
+    for comparison, verdict in zip(comparisons, verdicts, strict=True):
+        parts = (comparison.better[0], comparison.worse[0])
+        same = parts[0] == parts[1]
+        names = [ref[1] if same else ", ".join(ref) for ref in (comparison.better, comparison.worse)]
+        share = f", {comparison.share:.1%} of the first" if comparison.share != 1 else ""
+        where = f"{name_of(comparison.metric)}{share}" + (f" ({parts[0]})" if same else "")
+        lead = "–" if verdict.interval is None else str(verdict.interval)
+        pairs = 0 if verdict.interval is None else verdict.interval.n
+        table.append([*names, where, lead, str(pairs), str(verdict)])
+    return table
+
+
+def _seeds(experiment: PaperExperiment, results: KeptResults) -> str:
+    """Return how many seeds, or timed steps, the learners have."""
+    counts = {len(runs) for part in results.parts.values() for runs in part.learners.values()}
+    shown = str(min(counts)) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
+    unit = "step" if experiment.measured else "seed"
+    return f"{shown} {unit}{'s' * (shown != '1')}"
+
+
+def _commits(results: KeptResults) -> str:
+    """Return the commits of the code that ran, in the order of learners and seeds."""
+    commits = dict.fromkeys(run.commit for run in results.runs if run.commit)
+    return ", ".join(commits) or str((results.environment or {}).get("commit"))[:7]
+
+
+def _command(experiment: PaperExperiment, results: KeptResults) -> str:
+    """Return the command that repeats a result, with the seeds that were run if these are not all."""
+    if experiment.measured is not None:
+        return f"coldstream run paper/{experiment.name} --scale lab"
+    wanted = sorted({seed for tree in experiment.configs("lab").values() for seed in tree["seeds"]})
+    seeds = "" if results.seeds == wanted else "".join(f" --seed {seed}" for seed in results.seeds)
+    return f"coldstream run paper/{experiment.name} --scale lab{seeds} --jobs 2 --set data.root=FOLDER"
+
+
+def _settings(experiment: PaperExperiment, scale: str) -> list[str]:
+    """Return the settings of each part as YAML."""
+    trees = experiment.configs(scale).values() if experiment.measured is None else [experiment.measured[scale]]
+    return [yaml.safe_dump(dict(tree), sort_keys=False, width=110).strip() for tree in trees]
+
+
+def tables(experiment: PaperExperiment, results: KeptResults) -> list[Table]:
+    """Return the tables of an experiment, ours beside the paper's numbers where it gives some."""
+    parts, values = results.parts, results.values
+    if experiment.layout == "columns":
+        learners = list(next(iter(parts.values())).learners)
+        return [_with_columns(experiment, metric, list(parts), learners, values) for metric in experiment.metrics]
+    lines = {name: [((name, learner), learner) for learner in part.learners] for name, part in parts.items()}
+    if experiment.layout == "lines":
+        together = [(ref, ", ".join(ref)) for refs in lines.values() for ref, _ in refs]
+        return [_with_metrics(experiment, "", together, values)]
+    return [_with_metrics(experiment, part, refs, values) for part, refs in lines.items()]
+
+
+def _with_metrics(experiment: PaperExperiment, corner: str, lines: list[tuple[Ref, str]], values: Values) -> Table:
+    """Return a table with a column a metric, the paper's numbers in a column beside it."""
+    given = [metric for metric in experiment.metrics if any((*ref, metric) in experiment.numbers for ref, _ in lines)]
+    header = [corner]
+    for metric in experiment.metrics:
+        header += [name_of(metric)] + (["paper"] if metric in given else [])
+    table = [header]
+    for ref, label in lines:
+        cells = [label]
+        for metric in experiment.metrics:
+            cells.append(spread(summary_of(values, *ref, metric)))
+            if metric in given:
+                cells.append(_paper(experiment.numbers.get((*ref, metric))))
+        table.append(cells)
+    return table
+
+
+def _with_columns(
+    experiment: PaperExperiment, metric: str, parts: list[str], learners: list[str], values: Values
+) -> Table:
+    """Return a table with a column a part, the paper's number in brackets."""
+    given = any((part, name, metric) in experiment.numbers for part in parts for name in learners)
+    table = [[name_of(metric) + " (paper)" * given, *parts]]
+    for name in learners:
+        cells = [name]
+        for part in parts:
+            paper = _paper(experiment.numbers.get((part, name, metric)))
+            cells.append(spread(summary_of(values, part, name, metric)) + (f" ({paper})" if paper else ""))
+        table.append(cells)
+    return table
+
+
+def name_of(metric: str) -> str:
+    """Return the heading of a metric's column."""
+    return METRICS.get(metric, metric.removeprefix("accuracy of "))
+
+
+def _paper(number: tuple[float, float | None] | None) -> str:
+    if number is None:
+        return ""
+    mean, sd = number
+    exact = all(value is None or round(value, 3) == round(value, 5) for value in number)
+    digits = 3 if exact else 4
+    return f"{mean:.{digits}f}" + ("" if sd is None else f" ± {sd:.{digits}f}")

@@ -1,0 +1,61 @@
+"""The walk of one labelled image, as docs/architecture.md has it: classes and files that `learn_one` goes through."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coldstream
+from coldstream import CSSL, ColdStart, Learner
+
+PACKAGE = Path(coldstream.__file__).parent
+PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
+
+
+def walk(kind):
+    """Return the changes of class level within the learner, and the files that run, while one image is learned."""
+    images = np.random.default_rng(0).integers(0, 256, (121, 12, 12, 3), dtype=np.uint8)
+    learner = kind(model="resnet8-16", replay=20, prefetch=False)
+    learner.learn_many(images[:120], [i % 5 for i in range(120)])
+    owners = {
+        inspect.unwrap(method).__code__: owner
+        for owner in kind.__mro__
+        if issubclass(owner, Learner)
+        for method in vars(owner).values()
+        if hasattr(method, "__code__")
+    }
+    changes, files, levels = [], set(), {}
+
+    def trace(frame, event, argument):
+        path = Path(frame.f_code.co_filename)
+        if PACKAGE not in path.parents:
+            return
+        files.add(str(path.relative_to(PACKAGE)))
+        above = frame.f_back
+        while above is not None and above not in levels:
+            above = above.f_back
+        caller = levels.get(above)
+        owner = owners.get(frame.f_code)
+        if owner is not None:
+            levels[frame] = owner
+            if caller is not None and owner is not caller:
+                changes.append(f"{caller.__name__} -> {owner.__name__}.{frame.f_code.co_name}")
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        learner.learn_one(images[120], 0)
+    finally:
+        sys.settrace(before)
+    return changes, files
+
+
+@pytest.mark.parametrize("kind", [CSSL, ColdStart])
+def test_as_the_page_says(kind):
+    changes, files = walk(kind)
+    row = re.search(rf"^\| `{kind.__name__}` \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert row is not None
+    assert (len(changes), len(files)) == tuple(map(int, row.groups())), (changes, sorted(files))
