@@ -194,9 +194,8 @@ class FollowsALostSetting(ColdStart):
         super()._set_up()
         self.boost = self.settings.boost
 
-    def _begin(self, task, new):
-        rate, rows = super()._begin(task, new)
-        return rate * self.boost, rows
+    def loss(self, logits, batch, targets):
+        return super().loss(logits, batch, targets) * self.boost
 
     def _restore(self, plain, arrays):
         super()._restore(plain, arrays)

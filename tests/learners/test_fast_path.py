@@ -115,13 +115,13 @@ def test_an_edit_waits_for_the_work_under_way(kind, monkeypatch):
 
 def test_nothing_is_under_way_between_two_steps(monkeypatch):
     busy = learner(prefetch=True)
-    futures, start = [], busy._background.start
+    futures, start = [], busy.steps._background.start
 
     def on_start(work):
         futures.append(start(work))
         return futures[-1]
 
-    monkeypatch.setattr(busy._background, "start", on_start)
+    monkeypatch.setattr(busy.steps._background, "start", on_start)
     for i, image in enumerate(images(5)):
         busy.learn_one(image, f"class {i % 3}")
         assert [future.done() for future in futures] == [True] * (i + 1)
@@ -165,13 +165,13 @@ def test_what_goes_wrong_ahead_is_said_at_the_step_that_needs_it(monkeypatch):
 def test_work_for_another_step_is_not_used(monkeypatch):
     prefetching = learner(prefetch=True)
     stream(prefetching)
-    drawn, draw = [], prefetching._draw
+    drawn, draw = [], prefetching.steps._draw
 
     def on_draw(task, step, count):
         drawn.append(step)
         return draw(task, step, count)
 
-    monkeypatch.setattr(prefetching, "_draw", on_draw)
+    monkeypatch.setattr(prefetching.steps, "_draw", on_draw)
     stream(prefetching, 14, 1)
     assert drawn == [15]  # what this step needed was there; the next one's is
     prefetching.learn_many(images(2, 1), ["class 0", "class 1"], per_update=2)

@@ -136,7 +136,7 @@ def learn(images, labels, **settings):
 
 
 def policy_of(learner):
-    return learner._policy(learner.tasks[None])
+    return learner.policy_of(learner.tasks[None])
 
 
 def test_neighbours_of_a_shuffled_stream_are_not_alike_and_frames_of_a_track_are():
@@ -271,9 +271,10 @@ def test_of_merged_classes_either_row_is_right():
     for learner in (apart, merged):
         for image, label in zip(images[100:], labels[100:].tolist(), strict=True):
             learner.learn_one(image, label)
-    # Told apart, they were as good as sure. If predictions of the merged one counted as mistakes, they would not be.
-    assert merged.tasks[None].confidence.temperature == pytest.approx(before, rel=0.3)
-    assert merged.predict_proba_many(images[:40]).max(axis=1).mean() > 0.9
+    # If predictions of the merged one counted as mistakes, the temperature would be 2.5 to 6 times as high, and the
+    # mean confidence 0.72 to 0.77 (four seeds).
+    assert merged.tasks[None].confidence.temperature < 1.5 * before
+    assert merged.predict_proba_many(images[:40]).max(axis=1).mean() > 0.82
 
 
 def test_the_right_answer_is_that_of_predictions():

@@ -7,7 +7,7 @@ from coldstream._lazy import Registry, attribute_loader
 if TYPE_CHECKING:
     from coldstream.learners.base import Example, Learner
     from coldstream.learners.cold_start import ColdStart
-    from coldstream.learners.cssl import CSSL, Batch
+    from coldstream.learners.cssl import CSSL
     from coldstream.learners.deep_slda import DeepSLDA
     from coldstream.learners.der import DERpp
     from coldstream.learners.end_to_end import EndToEnd
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coldstream.learners.linear_probe import LinearProbe
     from coldstream.learners.offline import Offline
     from coldstream.learners.remind import REMIND
+    from coldstream.learners.steps import Batch
     from coldstream.learners.tasks import TaskState
     from coldstream.learners.training.offline import OfflineRecipe, train_offline
 
@@ -27,7 +28,7 @@ _MODULES = {
     "ER": "er",
     "ERACE": "er_ace",
     "REMIND": "remind",
-    "Batch": "cssl",
+    "Batch": "steps",
     "ColdStart": "cold_start",
     "DERpp": "der",
     "DeepSLDA": "deep_slda",

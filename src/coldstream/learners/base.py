@@ -178,10 +178,6 @@ class Learner(ABC, Generic[Task]):
     def _check(self, task: Task, example: Example) -> None:
         """Refuse an example for a reason of the method's own, before anything changes."""
 
-    def _grow(self, task: Task) -> None:
-        """Give the head of a task a row for every class."""
-        task.head.grow(task.rows)
-
     def _after_base_init(self, task: Task, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]) -> None:
         """Fit what else a method has on the data of base initialisation."""
 
@@ -541,8 +537,7 @@ class Learner(ABC, Generic[Task]):
                 task.classes.check([new])
                 if task.classes.row(new) != old:
                     with self._changes.change("relabel"):
-                        row = task.classes.enter(new)
-                        self._grow(task)
+                        (row,) = task.enter([new])
                         task.uncount(old)
                         task.classes.counts[row] += 1
                         task.buffer.relabel(key, row)

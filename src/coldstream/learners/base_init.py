@@ -51,7 +51,7 @@ def run(
     rows = np.array([state.classes.enter(label) for label in labels])
     for row in rows:
         state.classes.counts[row] += 1
-    learner._grow(state)
+    state.grow()
     body = Body(engine.body, engine.features, engine.draws)
     plain = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay, "average": False}
     trainer = learner._make_engine(body, **plain)

@@ -156,8 +156,7 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
 
     def _learn(self, task: Waiting, new: Sequence[Example]) -> None:
         for example in new:
-            row = task.classes.enter(example.label)
-            self._grow(task)
+            (row,) = task.enter([example.label])
             task.uncount(task.buffer.label_of(example.key))
             task.classes.counts[row] += 1
             self._collect(task, example.item, row, example.key)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from coldstream.augment import Policy
 from coldstream.learners.base import Arrays, Example, Shape, State
 from coldstream.learners.confidence.temperature import Confidence
-from coldstream.learners.cssl import CSSL, Batch, CSSLSettings
+from coldstream.learners.cssl import CSSL, CSSLSettings
 from coldstream.learners.replaying import Sampler
 from coldstream.learners.settings import BelowOne, Flag, PolicyText, Share, whole_from
+from coldstream.learners.steps import Batch
 from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine
 from coldstream.randomness import torch_seed
@@ -104,22 +103,22 @@ class ColdStart(CSSL):
     @torch.inference_mode(mode=False)
     def _learn(self, task: TaskState, new: Sequence[Example]) -> None:
         known = len(task.classes)
-        rate, rows = self._begin(task, new)
+        rate, rows = self.steps.begin(task, new)
         for row in range(known, len(task.classes)):
             self._shorten_window(task, row)
-        batch = self._sample(task, new, rows)
-        self._augment(task, batch)
+        batch = self.steps.sample(task, new, rows)
+        self.steps.augment(task, batch)
         if self.settings.warm_up:
             rate *= len(batch.items) / (len(new) + self.settings.beside(task, len(self.tasks), len(new)))
         # Before the update: the network is tested on what it has not learned yet.
         for place, example in enumerate(new):
             held_out = self._meet(task, example, rows[place], rows[place] < known)
-            self._store(task, batch, place, held_out=held_out)
+            self.steps.store(task, batch, place, held_out=held_out)
             if held_out:
                 _confidence(task).hold(task.buffer, example.key)
             task.buffer.evict(task.draw(self.step, "evict"))
             self.step += 1
-        with self._update(task, batch, rate):
+        with self.steps.update(task, batch, rate):
             pass
         self._practise(task, rate, batch.step)
         self._calibrate(task)
@@ -135,7 +134,7 @@ class ColdStart(CSSL):
     def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> ColdStartTask:
         return ColdStartTask(**vars(super()._new_task(engine, shape, **basics)))
 
-    def _policy(self, task: TaskState) -> Policy:
+    def policy_of(self, task: TaskState) -> Policy:
         full = self.settings.full_on_duplicates and _confidence(task).duplicates
         return self._full_policy if full else self.policy
 
@@ -186,17 +185,13 @@ class ColdStart(CSSL):
         if times < 2 or known < 2 or here < known or len(self.tasks) > 1:
             return
         slots = buffer.sample(stored, task.draw(self.step, "practise"))
-        items, targets, policy = buffer.items(slots), buffer.targets(slots, task.rows), self._policy(task)
+        items, targets, policy = buffer.items(slots), buffer.targets(slots, task.rows), self.policy_of(task)
         for number in range(1, times):
             seed = torch_seed(task.seed, step, f"pass {number}")
             augmented = policy.augment(items, seed, step)
             batch = Batch(step, [], [], slots, (stored,), augmented, policy, targets, buffer.extra_of(slots))
-            inputs, soft = self.engine.prepare(augmented, targets, policy, seed, step)
-            loss = partial(self._loss_of, batch)
-            self.engine.update(task.head, inputs, soft, rate, seed, step, loss=loss)
-
-    def _loss_of(self, batch: Batch, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.loss(logits, batch, targets)
+            part = self.steps.prepared(task, batch, seed)
+            self.engine.update(task.head, part.inputs, part.targets, rate, seed, step, loss=part.loss)
 
     def _calibrate(self, current: TaskState) -> None:
         """Fit the temperature of each task on its held-out examples, where that is due."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -20,10 +17,10 @@ from coldstream.learners.base import Example, Learner, Shape
 from coldstream.learners.recipes import PAPER_POLICY, paper_recipe
 from coldstream.learners.replaying import Rates, ReplaySettings
 from coldstream.learners.settings import PolicyText, checked
-from coldstream.learners.tasks import TaskBatch, TaskState, others, update_tasks
+from coldstream.learners.steps import Batch, Steps
+from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine, check_compile
-from coldstream.learners.training.prefetch import Background, check_prefetch, prefetches
-from coldstream.replay import one_hot
+from coldstream.learners.training.prefetch import check_prefetch
 from coldstream.replay.codecs import check_chain
 
 
@@ -41,37 +38,6 @@ class CSSLSettings(ReplaySettings):
     prefetch: Annotated[str | bool, checked(check_prefetch)] = "auto"
     """Whether the next replayed examples are decoded and augmented while the network learns, with the same bits.
     ``"auto"``: where that is free, on a GPU, from disk, or with a core to spare."""
-
-
-@dataclass
-class Batch:
-    """What an update learns from: new examples first, then replayed ones."""
-
-    step: int
-    new: Sequence[Example]
-    rows: list[int]
-    """Rows of the head of the new examples' classes."""
-    slots: NDArray[np.int64]
-    """Slots of the replayed examples in the buffer."""
-    draws: tuple[int, ...]
-    """How many examples each draw from the buffer gave: they follow each other in `slots`."""
-    items: NDArray[Any]
-    """The images, augmented or about to be: all of them, or the replayed ones alone where those were prefetched."""
-    policy: Policy
-    """How the images are augmented and mixed."""
-    targets: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    extras: list[NDArray[np.float32] | None] = field(default_factory=list)
-    """What was stored beside each replayed example (`CSSL.extra`)."""
-    forward: Tensor | None = None
-    update: Future[None] | None = None
-
-    @property
-    def logits(self) -> Tensor:
-        """The logits (rows of the batch, rows of the head) of the update's forward pass; waits for it."""
-        if self.update is not None:
-            self.update.result()
-        assert self.forward is not None, "the update has not begun"
-        return self.forward
 
 
 class CSSL(Learner[TaskState]):
@@ -100,21 +66,20 @@ class CSSL(Learner[TaskState]):
     multi_task = True
     draws = 1
     """Independent draws of `replay` examples from the buffer in each update."""
-    _prefetched: tuple[tuple[int, ...], tuple[NDArray[np.int64], tuple[int, ...], NDArray[Any]]] | None = None
-    """A key that says for which step and state of the buffer; slots, draws and augmented items."""
 
     @torch.inference_mode(mode=False)
     def _learn(self, task: TaskState, new: Sequence[Example]) -> None:
-        rate, rows = self._begin(task, new)
+        rate, rows = self.steps.begin(task, new)
         # Sample data from the replay buffer to combine with new data
-        batch = self._sample(task, new, rows)
+        batch = self.steps.sample(task, new, rows)
         # Augment new and replayed data
-        self._augment(task, batch)
+        self.steps.augment(task, batch)
         # Update all model parameters over augmented new and replayed data
-        with self._update(task, batch, rate):
+        with self.steps.update(task, batch, rate):
+            extras = self.extra(batch)
             for place in range(len(new)):
                 # Compress and store the new data example for replay
-                self._store(task, batch, place)
+                self.steps.store(task, batch, place, extras)
                 # Evict data from the replay buffer to maintain capacity
                 task.buffer.evict(task.draw(self.step, "evict"))
                 self.step += 1
@@ -140,131 +105,18 @@ class CSSL(Learner[TaskState]):
         """Return a vector to store beside each new example, or None for nothing; `batch.logits` may be used."""
         return None
 
-    # The words of the algorithm.
-
-    def _begin(self, task: TaskState, new: Sequence[Example]) -> tuple[float, list[int]]:
-        """Return the learning rate of an update, and the head rows of new examples, which are opened if need be."""
-        rate = self.rates.mean(task, (example.label for example in new))
-        rows = [task.classes.enter(example.label) for example in new]
-        self._grow(task)
-        return rate, rows
-
-    def _sample(self, task: TaskState, new: Sequence[Example], rows: list[int]) -> Batch:
-        """Draw what is replayed beside new examples, or take what was prefetched."""
-        count = self.settings.beside(task, len(self.tasks), len(new))
-        key = (self.step, count, len(new), task.buffer.version)
-        prefetched, self._prefetched = self._prefetched, None
-        if prefetched is not None and prefetched[0] == key:
-            slots, draws, items = prefetched[1]
-        else:
-            slots, draws = self._draw(task, self.step, count)
-            items = np.concatenate([np.stack([example.item for example in new]), task.buffer.items(slots)])
-        extras = task.buffer.extra_of(slots)
-        return Batch(self.step, new, rows, slots, draws, items, self._policy(task), extras=extras)
-
-    def _draw(self, task: TaskState, step: int, count: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
-        """Return the slots of replayed examples, and how many each draw gave."""
-        roles = ["sample", *(f"sample {number}" for number in range(2, self.draws + 1))]
-        slots = [task.buffer.sample(count, task.draw(step, role)) for role in roles]
-        return np.concatenate(slots), tuple(map(len, slots))
-
-    def _augment(self, task: TaskState, batch: Batch) -> None:
-        """Augment the batch, and give it targets."""
-        policy, new = batch.policy, len(batch.new)
-        if len(batch.items) == len(batch.slots):  # the replayed ones were prefetched, before the new ones had come
-            fresh = np.stack([example.item for example in batch.new])
-            fresh = policy.augment(fresh, task.seed, batch.step, (0, new + len(batch.items)))
-            batch.items = np.concatenate([fresh, batch.items])
-        else:
-            batch.items = policy.augment(batch.items, task.seed, batch.step, (0, len(batch.items)))
-        replayed = task.buffer.targets(batch.slots, task.rows)
-        batch.targets = np.concatenate([one_hot(batch.rows, task.rows), replayed])
-        task.buffer.count(batch.slots)
-
-    @contextmanager
-    def _update(self, task: TaskState, batch: Batch, rate: float) -> Iterator[None]:
-        """Update the network, and let the caller store the new examples meanwhile.
-
-        With prefetching the update runs in a thread of its own while the examples are stored and the next step's
-        batch is prepared; otherwise before that.
-        """
-
-        def work() -> None:
-            update_tasks(self.engine, self._strategy, self._batches(task, batch), rate, batch.step)
-
-        if not self._prefetching or task.name is not None:
-            work()
-            yield
-            return
-        update = batch.update = self._background.start(work)
-        try:
-            yield
-            with suppress(Exception):  # the step that needs it does it again, and says what is wrong
-                self._prefetch(task, len(batch.new))
-        finally:
-            update.result()
-
-    def _store(self, task: TaskState, batch: Batch, place: int, *, held_out: bool = False) -> None:
-        """Count, compress and store a new example, with what the method keeps beside it."""
-        example, row, extras = batch.new[place], batch.rows[place], self.extra(batch)
-        packed = task.buffer.compress(example.item)
-        extra = None if extras is None else np.asarray(extras[place], np.float32)
-        task.count(row, example.key)
-        task.buffer.store(packed, row, example.key, held_out=held_out, extra=extra)
-
-    # What is behind them.
+    # What else a learner says of itself.
 
     def _set_up(self) -> None:
         if self.settings.items == "vectors" and self.settings.augment != "none":
             raise ValueError(f"augment={self.settings.augment!r} is for images; vectors take augment='none'")
         self.rates = Rates(self.settings)
         self.policy = Policy.parse(self.settings.augment)
-        self._background = Background()
-        self._prefetching = False
+        self.steps = Steps(self)
 
-    def _policy(self, task: TaskState) -> Policy:
-        """Return the policy as it is now for a task."""
+    def policy_of(self, task: TaskState) -> Policy:
+        """Return the policy of augmentation as it is now for a task."""
         return self.policy
-
-    @property
-    def _strategy(self) -> str:
-        return self.settings.strategy if len(self.tasks) > 1 else "full+separate"
-
-    def _batches(self, task: TaskState, batch: Batch) -> Iterator[TaskBatch]:
-        """Give the batch of the new examples, then one of replayed examples alone for each other task."""
-        yield self._prepared(task, batch)
-        shares = self.settings.shares_of(task, len(self.tasks))
-        for other in others(self.tasks, task):
-            slots, draws = self._draw(other, batch.step, shares[other.number])
-            policy = self._policy(other)
-            items = policy.augment(other.buffer.items(slots), other.seed, batch.step, (0, len(slots)))
-            extras, targets = other.buffer.extra_of(slots), other.buffer.targets(slots, other.rows)
-            other.buffer.count(slots)
-            if len(slots):
-                yield self._prepared(other, Batch(batch.step, [], [], slots, draws, items, policy, targets, extras))
-
-    def _prepared(self, task: TaskState, batch: Batch) -> TaskBatch:
-        """Return a batch as the network takes it, normalised and mixed, with its loss."""
-
-        def loss(logits: Tensor, targets: Tensor) -> Tensor:
-            batch.forward = logits.detach()
-            return self.loss(logits, batch, targets)
-
-        inputs, targets = self.engine.prepare(batch.items, batch.targets, batch.policy, task.seed, batch.step)
-        return TaskBatch(task, inputs, targets, loss)
-
-    def _prefetch(self, task: TaskState, new: int) -> None:
-        """Draw, decode and augment what the next step replays beside as many new examples."""
-        count, buffer = self.settings.beside(task, len(self.tasks), new), task.buffer
-        slots, draws = self._draw(task, self.step, count)
-        place = (new, new + len(slots))
-        items = self._policy(task).augment(buffer.items(slots), task.seed, self.step, place)
-        self._prefetched = (self.step, count, new, buffer.version), (slots, draws, items)
-
-    def _build(self, shape: Shape) -> Engine:
-        engine = super()._build(shape)
-        self._prefetching = prefetches(self.settings.prefetch, engine.device, self.settings.storage)
-        return engine
 
     def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> TaskState:
         if self.settings.compile and not self.tasks:

@@ -47,6 +47,13 @@ class Statistics(TaskState):
     linear: tuple[Tensor, Tensor] | None = None
     """The classifier that follows from them, once it was needed."""
 
+    def grow(self) -> None:
+        """Give the head and the statistics a row for every class."""
+        super().grow()
+        if more := len(self.classes) - len(self.means):
+            self.means = np.concatenate([self.means, np.zeros((more, self.means.shape[1]))])
+            self.seen = np.concatenate([self.seen, np.zeros(more, np.int64)])
+
     def update(self, x: NDArray[np.float64], row: int, plastic: bool) -> None:
         """Update the statistics with the features of an example."""
         n = self.updates
@@ -102,8 +109,7 @@ class DeepSLDA(Learner[Statistics]):
 
     def _learn(self, task: Statistics, new: Sequence[Example]) -> None:
         features = frozen_features(self.engine, np.stack([example.item for example in new]))
-        rows = [task.classes.enter(example.label) for example in new]
-        self._grow(task)
+        rows = task.enter(example.label for example in new)
         for x, row in zip(features.astype(np.float64), rows, strict=True):
             task.update(x, row, self.settings.covariance == "plastic")
             task.classes.counts[row] += 1
@@ -134,12 +140,6 @@ class DeepSLDA(Learner[Statistics]):
         if len(rows) > 1:  # one example is its class's mean and has no covariance
             task.covariance = OAS(assume_centered=True).fit(features - task.means[rows]).covariance_
         task.updates = len(rows)
-
-    def _grow(self, task: Statistics) -> None:
-        super()._grow(task)
-        if more := len(task.classes) - len(task.means):
-            task.means = np.concatenate([task.means, np.zeros((more, task.means.shape[1]))])
-            task.seen = np.concatenate([task.seen, np.zeros(more, np.int64)])
 
     def _frozen(self) -> nn.Module:
         return self.engine.body

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 from torch.nn import functional as F
 
-from coldstream.learners.cssl import Batch
 from coldstream.learners.er import ER, ERSettings
 from coldstream.learners.replaying import Rate
 from coldstream.learners.settings import number
+from coldstream.learners.steps import Batch
 
 
 class DERSettings(ERSettings):

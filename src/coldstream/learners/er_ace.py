@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from coldstream.learners.cssl import Batch
 from coldstream.learners.er import ER
+from coldstream.learners.steps import Batch
 
 
 class ERACE(ER):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,8 +95,20 @@ class ExStreamSettings(NetworkSettings):
 class ExStreamTask(TaskState):
     """The state of a task: the prototypes of each class, and the optimiser of the head."""
 
-    prototypes: list[Prototypes]
+    per_class: int
+    """The most prototypes of a class."""
     adam: Adam
+    prototypes: list[Prototypes] = field(default_factory=list)
+
+    def no_prototypes(self) -> Prototypes:
+        """Return the prototypes of a new class."""
+        return Prototypes(self.per_class, self.head.weight.shape[1])
+
+    def grow(self) -> None:
+        """Give the head, its optimiser and the prototypes a row for every class."""
+        super().grow()
+        self.adam.grow()
+        self.prototypes += [self.no_prototypes() for _ in range(len(self.prototypes), len(self.classes))]
 
 
 class ExStream(Learner[ExStreamTask]):
@@ -119,8 +131,7 @@ class ExStream(Learner[ExStreamTask]):
     @torch.inference_mode(mode=False)
     def _learn(self, task: ExStreamTask, new: Sequence[Example]) -> None:
         features = frozen_features(self.engine, np.stack([example.item for example in new]))
-        rows = [task.classes.enter(example.label) for example in new]
-        self._grow(task)
+        rows = task.enter(example.label for example in new)
         for x, row in zip(features, rows, strict=True):
             task.prototypes[row].add(x)
             task.classes.counts[row] += 1
@@ -143,7 +154,9 @@ class ExStream(Learner[ExStreamTask]):
             task.adam.step({"weight": weight, "bias": bias})
 
     def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> ExStreamTask:
-        return ExStreamTask(**basics, prototypes=[], adam=Adam(basics["head"], self.settings.rate))
+        return ExStreamTask(
+            **basics, per_class=self.settings.per_class, adam=Adam(basics["head"], self.settings.rate)
+        )
 
     def _after_base_init(
         self, task: ExStreamTask, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]
@@ -152,7 +165,7 @@ class ExStream(Learner[ExStreamTask]):
             task.prototypes[row].add(x)
 
     def _merged(self, task: ExStreamTask, old: int, new: int) -> None:
-        source, task.prototypes[old] = task.prototypes[old], self._no_prototypes(task)
+        source, task.prototypes[old] = task.prototypes[old], task.no_prototypes()
         for point, count in zip(source.points, source.counts.tolist(), strict=True):
             task.prototypes[new].add(point, count)
 
@@ -163,20 +176,12 @@ class ExStream(Learner[ExStreamTask]):
     def _overhead(self, task: ExStreamTask) -> int:
         return sum(each.gap_bytes for each in task.prototypes)
 
-    def _no_prototypes(self, task: ExStreamTask) -> Prototypes:
-        return Prototypes(self.settings.per_class, task.head.weight.shape[1])
-
-    def _grow(self, task: ExStreamTask) -> None:
-        super()._grow(task)
-        task.adam.grow()
-        task.prototypes += [self._no_prototypes(task) for _ in range(len(task.prototypes), len(task.classes))]
-
     def _frozen(self) -> nn.Module:
         return self.engine.body
 
     def _task_state(self, task: ExStreamTask) -> State:
         plain, arrays = super()._task_state(task)
-        kept = [*task.prototypes, self._no_prototypes(task)]
+        kept = [*task.prototypes, task.no_prototypes()]
         arrays |= {f"adam.{name}": value for name, value in task.adam.state().items()}
         arrays["prototypes.points"] = np.concatenate([each.points for each in kept])
         arrays["prototypes.counts"] = np.concatenate([each.counts for each in kept])

@@ -54,8 +54,7 @@ class LinearProbe(Learner[TaskState]):
     def _learn(self, task: TaskState, new: Sequence[Example]) -> None:
         fresh = frozen_features(self.engine, np.stack([example.item for example in new]))
         rate = self.rates.mean(task, (example.label for example in new))
-        rows = [task.classes.enter(example.label) for example in new]
-        self._grow(task)
+        rows = task.enter(example.label for example in new)
         beside = self.settings.replay if task.name is None else max(0, self.settings.replay - len(new))
         slots = task.buffer.sample(beside, task.draw(self.step, "sample"))
         task.buffer.count(slots)

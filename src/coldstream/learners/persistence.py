@@ -217,7 +217,7 @@ def _take_over(learner: Learner[Any], plain: dict[str, Any], arrays: dict[str, N
         name = None if saved["name"] is None else from_json(saved["name"])
         task = learner.tasks[name] = learner._open_task(learner.engine, shape, name)
         task.classes.restore(saved["classes"])
-        learner._grow(task)
+        task.grow()
         learner._restore_task(task, saved["method"], _part(arrays, f"{number}."))
     if len(learner.tasks) < len(plain["tasks"]):
         raise CheckpointError("the checkpoint is damaged: two of its tasks have the same name")

@@ -124,8 +124,7 @@ class REMIND(Learner[TaskState]):
     @torch.inference_mode(mode=False)
     def _learn(self, task: TaskState, new: Sequence[Example]) -> None:
         rate = self.rates.mean(task, (example.label for example in new))
-        rows = [task.classes.enter(example.label) for example in new]
-        self._grow(task)
+        rows = task.enter(example.label for example in new)
 
         # Quantise the new example's map; from here on it is what the quantiser leaves of it
         fresh = self.engine.outputs(np.stack([example.item for example in new]), self._encode).numpy()

@@ -45,6 +45,16 @@ class TaskState:
         """Rows of the head: one for each class, or as many as were said to come."""
         return self.classes.limit or len(self.classes)
 
+    def enter(self, labels: Iterable[Label]) -> list[int]:
+        """Return the head rows of classes, which are opened where they are new."""
+        rows = [self.classes.enter(label) for label in labels]
+        self.grow()
+        return rows
+
+    def grow(self) -> None:
+        """Give the head, and what else has a row for every class, the rows that are missing."""
+        self.head.grow(self.rows)
+
     def draw(self, step: int, role: str) -> np.random.Generator:
         """Return the generator of one role's draws at one step."""
         return generator(self.seed, step, role)
