@@ -66,6 +66,36 @@ def test_clips_keep_the_order_of_frames():
         assert sorted(zip(part.objects.tolist(), part.frames.tolist(), strict=True)) == [(1, 0), (1, 1), (1, 2)]
 
 
+@given(st.lists(st.integers(4, 12), min_size=1, max_size=4), st.integers(1, 3), limits)
+def test_validation(sizes, validation, per_class):
+    """Of each class so many, none of them trained on, the same ones however the set is stored."""
+    train = make(np.repeat(np.arange(len(sizes)), sizes).tolist())
+    part, held = select(train, make([0], 1000), validation=validation, per_class=per_class)
+    assert np.bincount(held.labels).tolist() == [validation] * len(sizes)
+    left = [size - validation for size in sizes]
+    assert np.bincount(part.labels).tolist() == [n if per_class is None else min(n, per_class) for n in left]
+    assert not {*part.identities()} & {*held.identities()}
+    assert {*held.identities()} < {*train.identities()}
+    backwards = select(train.take(np.arange(len(train))[::-1]), train, validation=validation)[1]
+    assert {*backwards.identities()} == {*held.identities()}
+
+
+def test_validation_leaves_the_first_ones_to_train_on():
+    train, test = digits()
+    few = select(train, test, per_class=20)[0]
+    assert select(train, test, per_class=20, validation=30)[0].fingerprint() == few.fingerprint()
+
+
+def test_validation_holds_out_whole_clips():
+    labels, objects = np.repeat([0, 1], 12), np.tile(np.repeat([1, 2, 3], 4), 2)
+    images = np.arange(24, dtype=np.uint8).reshape(24, 1, 1, 1)
+    clips = Dataset("clips", images, labels, ("a", "b"), objects, np.zeros(24, int), np.tile(np.arange(4), 6))
+    part, held = select(clips, clips, validation=5)
+    for label in (0, 1):
+        trained, tested = (set(one.objects[one.labels == label].tolist()) for one in (part, held))
+        assert (len(trained), len(tested), trained & tested) == (1, 2, set())
+
+
 def test_names_that_one_set_does_not_have():
     train = Dataset("a", np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 1]), ("x", "y"))
     test = Dataset("a", np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 1]), ("z", "x"))
@@ -84,6 +114,8 @@ def test_names_that_one_set_does_not_have():
         ({"classes": []}, "a list of at least one name"),
         ({"per_class": 0}, "per_class must be at least 1"),
         ({"test_per_class": -1}, "test_per_class must be at least 1"),
+        ({"validation": 0}, "validation must be at least 1"),
+        ({"validation": 1}, "class 'pear' of 'fruit' has 1 training examples, and some must be left"),
     ],
 )
 def test_refused(options, message):

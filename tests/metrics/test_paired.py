@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from coldstream.metrics import Interval, paired_by_seed, paired_interval
+from coldstream.metrics import Interval, holm, paired_by_seed, paired_interval
 
 numbers = st.floats(-10, 10).map(lambda value: round(value, 3))
 
@@ -24,6 +24,51 @@ def test_the_interval_is_scipys(pairs):
         return
     wanted = stats.ttest_rel(one, other).confidence_interval(0.95)
     assert (interval.low, interval.high) == pytest.approx((wanted.low, wanted.high), rel=1e-9, abs=1e-9)
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=12))
+def test_the_p_value_is_scipys(pairs):
+    one, other = zip(*pairs, strict=True)
+    if np.subtract(one, other).std() < 1e-9:
+        return
+    assert paired_interval(one, other).p == pytest.approx(stats.ttest_rel(one, other).pvalue, rel=1e-6, abs=1e-12)
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=12))
+def test_p_and_interval_agree(pairs):
+    interval = paired_interval(*zip(*pairs, strict=True))
+    assert interval.excludes(0) == (interval.p < 0.05)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(1, 1), (0.5, 1), (0.1, 1), (2, 1), (-0.3, 1), (50, 1)])
+def test_pairs_needed(mean, sd):
+    """The smallest n at which the interval excludes 0, found by trying each n."""
+    known = paired_interval([mean - sd, mean, mean + sd], [0, 0, 0])
+    tried = (n for n in range(2, 1000) if stats.t.ppf(0.975, n - 1) * sd / math.sqrt(n) < abs(mean))
+    assert known.pairs_needed() == next(tried)
+
+
+def test_pairs_needed_where_nothing_can_be_told():
+    assert paired_interval([1], [0]).pairs_needed() is None
+    assert paired_interval([1, -1], [0, 0]).pairs_needed() is None
+    assert paired_interval([100, -99.99], [0, 0]).pairs_needed() == 1000
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_decides_as_by_its_definition(p_values):
+    """Step down: the smallest against α / k, the next against α / (k - 1), until one is not below."""
+    corrected = holm(p_values)
+    order, rejected = sorted(range(len(p_values)), key=p_values.__getitem__), set()
+    for rank, place in enumerate(order):
+        if p_values[place] * (len(p_values) - rank) >= 0.05:
+            break
+        rejected.add(place)
+    assert {place for place, p in enumerate(corrected) if p < 0.05} == rejected
+    assert all(new >= old for new, old in zip(corrected, p_values, strict=True))
+
+
+def test_holm_of_nothing():
+    assert holm([]) == []
 
 
 def test_by_hand():

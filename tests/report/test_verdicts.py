@@ -3,7 +3,7 @@
 import pytest
 
 from coldstream.metrics import Interval, paired_interval
-from coldstream.report.verdicts import Outcome, Verdict, all_of, is_above, is_below
+from coldstream.report.verdicts import Outcome, Verdict, all_of, corrected, is_above, is_below
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,19 @@ def test_above(one, other, limit, outcome):
 def test_how_it_reads():
     assert str(is_above(None)) == "not run"
     assert str(is_above(Interval(9, None, 1))) == "one seed: not decided"
-    assert str(is_above(Interval(1, 2, 3))) == "not decided"
+    assert str(is_above(Interval(1, 2, 3))) == "not decided (some 5 seeds would)"
+    assert str(is_above(Interval(0.001, 2, 3))) == "not decided (1000 seeds or more)"
+    assert str(is_above(Interval(0, 2, 3))) == "not decided"
+
+
+def test_several_comparisons_are_corrected_for_their_number():
+    sure, likely = Interval(1, 0.1, 5), Interval(1, 0.9, 5)  # p of 1e-5 and 0.035
+    assert [one.outcome for one in corrected([is_above(likely)])] == ["confirmed"]
+    assert [one.outcome for one in corrected([is_above(likely)] * 2)] == ["not decided"] * 2
+    assert [one.outcome for one in corrected([is_above(sure), is_above(likely)])] == ["confirmed"] * 2
+    three = [is_above(None), is_above(likely), is_below(sure)]
+    assert [one.outcome for one in corrected(three)] == ["not run", "confirmed", "refuted"]
+    assert str(corrected([is_above(likely)] * 2)[0]) == "not decided"
 
 
 YES, NO, PERHAPS, NONE = (

@@ -67,6 +67,11 @@ class DataConfig(_Part):
     classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
     per_class: int | None = Field(None, ge=1, description="only so many training images a class")
     test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
+    validation: int | None = Field(
+        None,
+        ge=1,
+        description="test on so many training images a class, which are not learned, not on the test images",
+    )
 
     @model_validator(mode="before")
     @classmethod

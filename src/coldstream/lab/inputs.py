@@ -87,7 +87,8 @@ def _load(data: DataConfig) -> tuple[Dataset, Dataset]:
         train, test = _call(data.name)
     else:
         train, test = load_dataset(data.name, data.root, data.download)
-    return select(train, test, classes=data.classes, per_class=data.per_class, test_per_class=data.test_per_class)
+    keys = ("classes", "per_class", "test_per_class", "validation")
+    return select(train, test, **{key: getattr(data, key) for key in keys})
 
 
 def _load_both(data: DataConfig) -> tuple[Dataset, Dataset]:

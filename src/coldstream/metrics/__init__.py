@@ -22,11 +22,12 @@ from coldstream.metrics.classification import (
     share_taken_for,
 )
 from coldstream.metrics.coverage import CoverageCurve, coverage_curve
-from coldstream.metrics.paired import Interval, mean_interval, paired_by_seed, paired_interval
+from coldstream.metrics.paired import CONFIDENCE, Interval, holm, mean_interval, paired_by_seed, paired_interval
 from coldstream.metrics.prequential import Prequential
 from coldstream.metrics.transfer import backward_transfer, forgetting, forward_transfer
 
 __all__ = [
+    "CONFIDENCE",
     "CoverageCurve",
     "Interval",
     "Prequential",
@@ -43,6 +44,7 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "hits",
+    "holm",
     "log_loss",
     "mean_interval",
     "omega",

@@ -14,6 +14,15 @@ from coldstream.metrics import _check
 from coldstream.metrics.aggregates import summary
 
 CONFIDENCE = 0.95
+MOST_PAIRS = 1000
+"""The most that `Interval.pairs_needed` counts to."""
+
+
+def _quantile(pairs: int) -> float:
+    """Return how many standard errors half a 95% t interval has."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(pairs - 1, (1 + CONFIDENCE) / 2))
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,33 @@ class Interval:
         """Return whether a value is outside of the interval; its ends belong to it."""
         return value < self.low or value > self.high
 
+    @property
+    def p(self) -> float:
+        """The two-sided p-value of a mean of 0, by Student's t; 1 for a single pair."""
+        if self.half is None or self.mean == 0:
+            return 1.0
+        if self.half == 0:
+            return 0.0
+        from scipy.special import stdtr
+
+        return 2 * float(stdtr(self.n - 1, -abs(self.mean) / self.half * _quantile(self.n)))
+
+    def pairs_needed(self) -> int | None:
+        """Return how many pairs would exclude 0, were mean and spread to stay; None where that cannot be told.
+
+        Examples
+        --------
+        >>> paired_interval([0.5, 0.6, 0.7], [0.45, 0.52, 0.69]).pairs_needed()
+        5
+        """
+        if self.half is None or self.mean == 0:
+            return None
+        sd = self.half / _quantile(self.n) * self.n**0.5
+        needed = 2
+        while needed < MOST_PAIRS and _quantile(needed) * sd / needed**0.5 >= abs(self.mean):
+            needed += 1
+        return needed
+
     def __format__(self, spec: str) -> str:
         """Format mean and half-width alike, ``f"{interval:.1f}"``; the mean has a sign."""
         spec = spec or ".3f"
@@ -84,10 +120,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
     spread = summary(values)
     if spread.sd is None:
         return Interval(spread.mean, None, 1)
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(spread.n - 1, (1 + CONFIDENCE) / 2))
-    return Interval(spread.mean, quantile * spread.sd / spread.n**0.5, spread.n)
+    return Interval(spread.mean, _quantile(spread.n) * spread.sd / spread.n**0.5, spread.n)
 
 
 def paired_interval(one: Sequence[float], other: Sequence[float]) -> Interval:
@@ -110,3 +143,19 @@ def paired_by_seed(one: Mapping[int, float], other: Mapping[int, float]) -> Inte
     """
     seeds = sorted(one.keys() & other.keys())
     return paired_interval([one[seed] for seed in seeds], [other[seed] for seed in seeds]) if seeds else None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values that are corrected for their number by Holm's method: each may be compared with 0.05.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.02])
+    [0.03, 0.04, 0.04]
+    """
+    given = _check.numbers(p_values, "p_values") if len(p_values) else np.empty(0)
+    corrected, largest = np.empty(len(given)), 0.0
+    for rank, place in enumerate(np.argsort(given, kind="stable")):
+        largest = max(largest, min(1.0, (len(given) - rank) * given[place]))
+        corrected[place] = largest
+    return corrected.tolist()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from coldstream.metrics import Interval
+from coldstream.metrics import CONFIDENCE, Interval, holm
+from coldstream.metrics.paired import MOST_PAIRS
 
 
 class Outcome(StrEnum):
@@ -41,8 +42,19 @@ class Verdict:
     interval: Interval | None = None
 
     def __str__(self) -> str:
-        one = self.outcome is Outcome.NOT_DECIDED and self.interval is not None and self.interval.n == 1
-        return f"one seed: {self.outcome}" if one else str(self.outcome)
+        if self.outcome is not Outcome.NOT_DECIDED or self.interval is None:
+            return str(self.outcome)
+        if self.interval.n == 1:
+            return f"one seed: {self.outcome}"
+        return f"{self.outcome}{_needed(self.interval)}"
+
+
+def _needed(interval: Interval) -> str:
+    """Return in words how many seeds would decide, were mean and spread to stay."""
+    needed = interval.pairs_needed()
+    if needed is None or needed <= interval.n:  # no difference, or taken back by the correction for several
+        return ""
+    return f" ({MOST_PAIRS} seeds or more)" if needed >= MOST_PAIRS else f" (some {needed} seeds would)"
 
 
 def is_above(interval: Interval | None, limit: float = 0.0) -> Verdict:
@@ -58,6 +70,16 @@ def is_above(interval: Interval | None, limit: float = 0.0) -> Verdict:
 def is_below(interval: Interval | None, limit: float = 0.0) -> Verdict:
     """Return the verdict on the claim that a mean is below a limit."""
     return is_above(interval and interval.scaled(-1), -limit)
+
+
+def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts on several comparisons of one claim, corrected for their number by Holm's method."""
+    compared = [(place, one.interval) for place, one in enumerate(verdicts) if one.interval is not None]
+    whole = list(verdicts)
+    for (place, _), p in zip(compared, holm([interval.p for _, interval in compared]), strict=True):
+        if p >= 1 - CONFIDENCE:
+            whole[place] = replace(whole[place], outcome=Outcome.NOT_DECIDED)
+    return whole
 
 
 _WEIGHT = (Outcome.REFUTED, Outcome.NOT_RUN, Outcome.NOT_DECIDED, Outcome.CONFIRMED)
