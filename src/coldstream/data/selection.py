@@ -108,7 +108,7 @@ def _limit(dataset: Dataset, per_class: int | None) -> Dataset:
 
 
 def _hold_out(dataset: Dataset, validation: int) -> tuple[Dataset, Dataset]:
-    """Return what is left for training, and the last examples of each class; of clips, all frames of the last ones."""
+    """Return what is left for training, and the last examples of each class; clips are held out whole."""
     held = np.zeros(len(dataset), bool)
     for label, members in _by_class(dataset).items():
         for place in reversed(members):

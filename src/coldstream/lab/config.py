@@ -27,6 +27,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -46,7 +47,7 @@ PRETRAINED = "pretrained"
 """The `init` of learners that begin from the weights of the section `pretrain`."""
 NETWORK = ("model", "init", "size", "channels", "normalize", "zoom", "device", "precision", "memory_format")
 """The settings of a learner that are its network's."""
-OF_THE_LAB = ("kind", "base_init", "per_update")
+OF_THE_LAB = ("kind", "base_init", "base", "per_update")
 """Settings of a learner that belong to the lab, not to its class."""
 
 
@@ -70,7 +71,7 @@ class DataConfig(_Part):
     validation: int | None = Field(
         None,
         ge=1,
-        description="test on so many training images a class, which are not learned, not on the test images",
+        description="test on so many training images a class, which are not learned, instead of the test set",
     )
 
     @model_validator(mode="before")
@@ -185,6 +186,14 @@ class Config(_Part):
 
     @model_validator(mode="before")
     @classmethod
+    def _every_point_of_a_grid(cls, tree: Any) -> Any:
+        """Replace a learner that has a `grid` by one for each combination of its values."""
+        if not isinstance(tree, dict) or not isinstance(learners := tree.get("learners"), dict):
+            return tree
+        return {**tree, "learners": {point: arm for name in learners for point, arm in points(name, learners[name])}}
+
+    @model_validator(mode="before")
+    @classmethod
     def _place_for_all_tasks(cls, tree: Any) -> Any:
         """Copy `root` and `download` of `data` to the tasks that do not set them."""
         tasks, data = (tree.get(part) if isinstance(tree, dict) else None for part in ("tasks", "data"))
@@ -220,6 +229,31 @@ class Config(_Part):
         if len(set(seeds)) < len(seeds):
             raise ValueError("the same seed twice is not two runs; write each once")
         return seeds
+
+
+def points(name: str, learner: Any) -> list[tuple[str, Any]]:
+    """Return the learners that one with a `grid` stands for, each with its name; without a grid, that learner.
+
+    Examples
+    --------
+    >>> points("er", {"kind": "er", "grid": {"rate": [0.1, 0.3]}})
+    [('er, rate=0.1', {'kind': 'er', 'rate': 0.1}), ('er, rate=0.3', {'kind': 'er', 'rate': 0.3})]
+    """
+    if not isinstance(learner, dict) or "grid" not in learner:
+        return [(name, learner)]
+    grid = learner["grid"]
+    if not isinstance(grid, dict) or not grid or not all(isinstance(one, list) and one for one in grid.values()):
+        raise ValueError(
+            f"setting 'learners.{name}.grid': settings with a list of values each, such as {{replay: [5, 10]}}"
+        )
+    others = {key: value for key, value in learner.items() if key != "grid"}
+    return [
+        (
+            ", ".join([name, *(f"{key}={value}" for key, value in zip(grid, values, strict=True))]),
+            reduce(lambda arm, one: _with(arm, one[0].split("."), one[1]), zip(grid, values, strict=True), others),
+        )
+        for values in product(*grid.values())
+    ]
 
 
 DIGITS: Settings = {
@@ -300,6 +334,7 @@ def ran_with(config: Config, name: str) -> LearnerSettings:
         changed["base_init"] = True
     if (number := per_update(config, name)) > 1:
         changed["per_update"] = number
+    changed |= {f"base.{key}": value for key, value in config.learners[name].get("base", {}).items()}
     return LearnerSettings(kind=_kind_of(config, name), changed={key: plain(value) for key, value in changed.items()})
 
 
@@ -316,6 +351,18 @@ def asks_for_base_init(config: Config, name: str) -> bool:
     if asked and kind.batch_incremental:
         raise ValueError(f"learner {name!r} ({kind.__name__}) has no base initialisation; leave base_init out")
     return asked
+
+
+def base_of(config: Config, name: str) -> BaseConfig:
+    """Return how a learner is base-initialised: as the experiment says, with the changes of its own `base`."""
+    given = config.learners[name].get("base", {})
+    allowed = BaseConfig.model_fields.keys() - {"classes"}
+    if not isinstance(given, dict) or not given.keys() <= allowed:
+        raise ValueError(f"setting 'learners.{name}.base': some of {', '.join(sorted(allowed))}, not {given!r}")
+    try:
+        return BaseConfig.model_validate({**config.base.model_dump(), **given})
+    except ValidationError as error:
+        raise ValueError(f"learner {name!r}, base: " + "\n".join(_explain(one) for one in error.errors())) from None
 
 
 def per_update(config: Config, name: str) -> int:
@@ -351,6 +398,7 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         kind, settings = learner_settings(config, name)
         asks_for_base_init(config, name)
         per_update(config, name)
+        Policy.parse(base_of(config, name).augment)
         if settings.get("init") == PRETRAINED and config.pretrain is None:
             raise ValueError(
                 f"learner {name!r} has init: {PRETRAINED}, and nothing says on what; add a section pretrain: "
@@ -427,6 +475,8 @@ def write_config(config: Config) -> str:
         beside: Settings = {"base_init": True} if asks_for_base_init(config, name) else {}
         if (number := per_update(config, name)) > 1:
             beside["per_update"] = number
+        if own := config.learners[name].get("base"):
+            beside["base"] = own
         tree["learners"][name] = {"kind": _kind_of(config, name), **beside, **settings}
     tree["learner"] = {}
     return yaml.safe_dump(tree, sort_keys=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, Saving, read_manifest
-from coldstream.lab.config import Config, Settings, asks_for_base_init, learner_settings, per_update
+from coldstream.lab.config import Config, Settings, asks_for_base_init, base_of, learner_settings, per_update
 from coldstream.lab.environment import describe_environment
 from coldstream.lab.evaluation import Evaluation
 from coldstream.lab.files import Seal
@@ -53,7 +53,8 @@ def plan_unit(
     dependencies["threads"] = config.threads  # they decide about the last bits
     dependencies["weights"] = needs[0] if needs else content_of(settings.get("init"))
     if needs_base_init(config, name, kind(**settings, seed=seed)):
-        dependencies["base"] = {"data": inputs.base(seed).fingerprint(), "recipe": str(config.base.recipe())}
+        recipe = base_of(config, name).recipe()
+        dependencies["base"] = {"data": inputs.base(seed).fingerprint(), "recipe": str(recipe)}
     for part, datasets in (("train", inputs.train), ("test", inputs.test)):
         dependencies[part] = [[task, dataset.fingerprint()] for task, dataset in datasets.items()]
     stream = inputs.stream(seed)
@@ -223,7 +224,7 @@ class _Run:
         settings = {**self._settings, **({"init": str(self._weights)} if self._weights else {})}
         learner = self._kind(**settings, seed=self._seed)
         if needs_base_init(self._config, self._name, learner):
-            recipe, total = self._config.base.recipe(), len(self._stream)
+            recipe, total = base_of(self._config, self._name).recipe(), len(self._stream)
 
             def watched(epoch: int) -> None:
                 if self._watch(0, total, f"base initialisation, epoch {epoch} of {recipe.epochs}"):
