@@ -147,11 +147,11 @@ def _run(experiment: Experiment, jobs: int) -> None:
 def _run_paper(text: str, scale: str, changes: list[str], jobs: int) -> None:
     """Run parts of the paper's experiments, by name; then print each table beside the paper's."""
     from coldstream.lab import Experiment, make_config
-    from coldstream.paper import get_experiment, parts_named, results
+    from coldstream.paper import get_experiment, results, runs_named
     from coldstream.paper.pages import tables
 
-    runs, experiments = Path("runs"), parts_named(text, scale)
-    for name, parts in experiments.items():
+    runs, experiments = Path("runs"), runs_named(text, scale)
+    for name, wanted in experiments.items():
         experiment = get_experiment(name)
         if experiment.measured is not None:
             if changes and len(experiments) == 1:  # among others they are meant for those
@@ -162,10 +162,10 @@ def _run_paper(text: str, scale: str, changes: list[str], jobs: int) -> None:
 
             pieces = time_pieces(complaints, **experiment.measured[scale])
             results.write_measured(experiment, scale, PART, pieces, runs)
-        trees = experiment.configs(scale)
-        for part in parts:
-            settings = results.with_earlier_seeds(make_config(trees[part], changes), runs)
-            _say(f"{name}, {part}: {len(settings.learners)} learners, seeds {settings.seeds}")
+        for one in wanted:
+            settings = results.with_earlier_seeds(make_config(one.tree, changes), runs)
+            learners = one.learners[0] if len(one.learners) == 1 else f"{len(one.learners)} learners"
+            _say(f"{name}, {one.part}: {learners}, seeds {settings.seeds}")
             _run(Experiment.create(settings, runs / settings.name), jobs)
         finished = results.from_runs(experiment, scale, runs, other_settings=True)
         for table in tables(experiment, finished) if finished else ():

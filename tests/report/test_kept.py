@@ -24,7 +24,7 @@ RESULTS = KeptResults(
     environment={"commit": "0123456789", "threads": 1, "torch": "2.7"},
     parts={
         'one, "quoted"': KeptPart(
-            settings="0123",
+            settings={"A": "0123"},
             examples=20,
             kinds={"A": "cssl", "B": "cssl"},
             learners={
@@ -32,7 +32,7 @@ RESULTS = KeptResults(
                 "B": [run(0, final_accuracy=0.25)],
             },
         ),
-        "two": KeptPart(settings="4567", examples=30, learners={"A": [run(1, final_accuracy=1.0)]}),
+        "two": KeptPart(settings={"A": "4567"}, examples=30, learners={"A": [run(1, final_accuracy=1.0)]}),
     },
 )
 

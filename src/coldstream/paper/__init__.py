@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coldstream.paper import buffers, cifar100, core50, crossing, imagenet, multitask, timing
-from coldstream.paper.catalog import SCALES, PaperExperiment
+from coldstream.paper import buffers, cifar100, core50, crossing, imagenet, multitask, search, timing
+from coldstream.paper.catalog import SCALES, PaperExperiment, PaperRun
 from coldstream.parsing import unknown
 
 EXPERIMENTS: dict[str, PaperExperiment] = {
@@ -27,6 +27,7 @@ EXPERIMENTS: dict[str, PaperExperiment] = {
         cifar100.GAP,
         timing.TIMING,
         crossing.CROSSING,
+        search.SEARCH,
     )
 }
 """In the order in which the paper has them."""
@@ -40,25 +41,32 @@ def get_experiment(name: str) -> PaperExperiment:
     raise unknown("table or figure of the paper", name, EXPERIMENTS)
 
 
-def parts_named(text: str, scale: str) -> dict[str, list[str]]:
-    """Return the parts of each experiment that ``paper``, ``paper/NAME`` or ``paper/NAME/PART`` means.
+def runs_named(text: str, scale: str) -> dict[str, list[PaperRun]]:
+    """Return the runs of each experiment that ``paper``, ``paper/NAME`` or ``paper/NAME/PART`` means.
+
+    Where a run has one learner, at desk scale, ``paper/NAME/PART/LEARNER`` is that one.
 
     Examples
     --------
-    >>> parts_named("paper/T:diff_arch", "lab")
-    {'T:diff_arch': ['ImageNet']}
+    >>> [run.part for run in runs_named("paper/T:diff_arch", "lab")["T:diff_arch"]]
+    ['ImageNet']
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     _, _, rest = text.partition("/")
-    name, _, part = rest.partition("/")
-    chosen = [get_experiment(name)] if name else list(EXPERIMENTS.values())
-    parts = {experiment.name: list(experiment.configs(scale)) for experiment in chosen}
-    if part:
-        if part not in parts[chosen[0].name]:
-            raise unknown(f"part of {chosen[0].name}", part, parts[chosen[0].name])
-        return {chosen[0].name: [part]}
-    return parts
+    name, _, place = rest.partition("/")
+    if not name:
+        return {one.name: one.runs(scale) for one in EXPERIMENTS.values() if scale in one.scales}
+    experiment = get_experiment(name)
+    runs = experiment.runs(scale)
+    if not place:
+        return {experiment.name: runs}
+    alone = {f"{run.part}/{run.learners[0]}": run for run in runs if len(run.learners) == 1}
+    chosen = [run for run in runs if place == run.part] or [alone[one] for one in alone if one == place]
+    if not chosen:
+        parts = dict.fromkeys(run.part for run in runs)
+        raise unknown(f"part of {experiment.name}", place, [*alone] if "/" in place else [*parts])
+    return {experiment.name: chosen}
 
 
-__all__ = ["EXPERIMENTS", "SCALES", "PaperExperiment", "get_experiment", "parts_named"]
+__all__ = ["EXPERIMENTS", "SCALES", "PaperExperiment", "PaperRun", "get_experiment", "runs_named"]

@@ -45,7 +45,7 @@ COMPRESSION = PaperExperiment(
         Claim("4 bits and 66% are too much", each_better("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
         Claim("Resizing to 50% is too much", each_better("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
     ),
-    lab=SHORT,
+    about={"lab": SHORT},
 )
 
 
@@ -88,7 +88,7 @@ CONSOLIDATION = PaperExperiment(
             each_better("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
         ),
     ),
-    lab=SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which.",
+    about={"lab": SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which."},
 )
 
 
@@ -132,5 +132,5 @@ EVICTION = PaperExperiment(
             ),
         ),
     ),
-    lab=SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths.",
+    about={"lab": SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths."},
 )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Settings = dict[str, Any]
 
-SCALES = ("lab", "paper")
+SCALES = ("lab", "desk", "paper")
 LOWER_IS_BETTER = ("average_ece",)
 
 
@@ -103,6 +103,15 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class PaperRun:
+    """A run of an experiment: some learners of one part; `tree` has their settings."""
+
+    part: str
+    learners: tuple[str, ...]
+    tree: Settings
+
+
+@dataclass(frozen=True)
 class PaperExperiment:
     """An experiment of the paper: one of its tables or figures.
 
@@ -120,12 +129,14 @@ class PaperExperiment:
         The columns of its table, the most important first.
     numbers
         The paper's, by part, learner and metric: (mean, standard deviation or None).
-    lab
-        In words: the lab scale, and what was tried to find it.
+    about
+        In words, by scale: what it has that the paper has not.
     layout
         A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
     measured
         For an experiment that is timed instead of streamed: scale -> what is timed (`benchmarks.timing.pieces`).
+    ours
+        Whether the paper has no such experiment; then there is none at its scale.
     """
 
     name: str
@@ -137,23 +148,43 @@ class PaperExperiment:
     metrics: tuple[str, ...]
     numbers: Mapping[tuple[str, str, str], tuple[float, float | None]]
     claims: tuple[Claim, ...]
-    lab: str
+    about: Mapping[str, str]
     figures: tuple[Figure, ...] = ()
     layout: Literal["tables", "columns", "lines"] = "tables"
     measured: Mapping[str, Settings] | None = None
+    ours: bool = False
 
     @property
     def slug(self) -> str:
         """Its name in file names."""
         return self.name.replace(":", "-")
 
+    @property
+    def scales(self) -> list[str]:
+        """The scales that it is defined at, the smallest first."""
+        return [scale for scale in SCALES if scale in self.about or (scale == "paper" and not self.ours)]
+
     def configs(self, scale: str) -> dict[str, Settings]:
         """Return the settings of every part, with a name that no other part has."""
+        if scale not in self.scales:
+            raise ValueError(f"{self.name} has no {scale} scale, only {' and '.join(self.scales)}")
         parts = self.parts(self.setting(scale))
         return {
             part: {"name": f"{self.slug}-{scale}" + (f"-{slug(part)}" if len(parts) > 1 else ""), **tree}
             for part, tree in parts.items()
         }
+
+    def runs(self, scale: str) -> list[PaperRun]:
+        """Return the runs: one a part, and at desk scale, where a run takes hours, one a learner."""
+        runs = []
+        for part, tree in self.configs(scale).items():
+            if scale != "desk":
+                runs.append(PaperRun(part, tuple(tree["learners"]), tree))
+                continue
+            for name, arm in tree["learners"].items():
+                alone = {**tree, "name": f"{tree['name']}-{slug(name)}", "learners": {name: arm}}
+                runs.append(PaperRun(part, (name,), alone))
+        return runs
 
 
 def slug(text: str) -> str:

@@ -200,7 +200,7 @@ CAPACITY = PaperExperiment(
             ),
         ),
     ),
-    lab=SHORT,
+    about={"lab": SHORT},
     figures=(Figure("capacity", "Ω_all by capacity"),),
 )
 
@@ -277,8 +277,11 @@ AUGMENTATION = PaperExperiment(
             ),
         ),
     ),
-    lab=LONG + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
-    "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round.",
+    about={
+        "lab": LONG
+        + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
+        "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round."
+    },
 )
 
 
@@ -350,8 +353,10 @@ CALIBRATION = PaperExperiment(
             ),
         ),
     ),
-    lab=LONG
-    + " The part called ImageNet is on the stand-in that T:imagenet_cssl describes, CSSL with the full policy.",
+    about={
+        "lab": LONG
+        + " The part called ImageNet is on the stand-in that T:imagenet_cssl describes, CSSL with the full policy."
+    },
 )
 
 
@@ -391,7 +396,7 @@ IID = PaperExperiment(
             each_better("iid", ["CSSL", "CSSL + pre-train"], "REMIND", metric="average_ece"),
         ),
     ),
-    lab=LONG + " Here 100 images of each class come, all shuffled, with twenty tests.",
+    about={"lab": LONG + " Here 100 images of each class come, all shuffled, with twenty tests."},
     figures=(Figure("events", "ECE on the way", {"value": "ece", "label": "ECE"}),),
 )
 
@@ -429,7 +434,7 @@ TRACK = PaperExperiment(
             ),
         ),
     ),
-    lab=_STREAM + "class." + _LIGHT,
+    about={"lab": _STREAM + "class." + _LIGHT},
     figures=(Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),),
 )
 
@@ -472,9 +477,11 @@ GAP = PaperExperiment(
             each_better("CIFAR100", "REMIND, fewer replayed", "REMIND", metric="bias_to_last_class"),
         ),
     ),
-    lab=_STREAM
-    + "fourth class. REMIND replays 16 or 32 a step where the paper has 50 or 100; iCaRL trains 15 epochs a batch "
-    "at rate 0.4, E2EIL 10 and 8, offline training 30.",
+    about={
+        "lab": _STREAM
+        + "fourth class. REMIND replays 16 or 32 a step where the paper has 50 or 100; iCaRL trains 15 epochs a "
+        "batch at rate 0.4, E2EIL 10 and 8, offline training 30."
+    },
     figures=(
         Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),
         Figure("confusion", "What is taken for what at the end (fig:class_imb)"),
@@ -520,7 +527,10 @@ FREEZING = PaperExperiment(
             each_better("CIFAR100", "0% frozen", "100% frozen", metric="final_accuracy"),
         ),
     ),
-    lab="CIFAR-100 at 16 x 16, 20 classes of 100 images, 30 epochs at rate 0.01, after pre-training on 20 classes "
-    "that are not among them. (The paper: ImageNet's weights, CIFAR-10 and CIFAR-100; it does not give its recipe.)",
+    about={
+        "lab": "CIFAR-100 at 16 x 16, 20 classes of 100 images, 30 epochs at rate 0.01, after pre-training on 20 "
+        "classes that are not among them. (The paper: ImageNet's weights, CIFAR-10 and CIFAR-100; it does not give "
+        "its recipe.)"
+    },
     figures=(Figure("bars", "Accuracy by frozen share", {"value": "final_accuracy", "label": "accuracy, %"}),),
 )

@@ -115,8 +115,10 @@ ORDERINGS = PaperExperiment(
             each_better("CID, pre-trained", _CSSL, _BASELINES) + each_better("CI, pre-trained", _CSSL, _BASELINES),
         ),
     ),
-    lab="Tracks of GTSRB stand in for CORe50's clips: ten signs, two tracks of 30 frames each to learn, a third "
-    "one to test, at 16 x 16, in five batches; a ResNet of 155,000 parameters, B = 32, no flips, capacities of "
-    "the paper's shares; base initialisation and offline training at rate 0.05; pre-training on the 33 other "
-    "signs. Three orders of each kind where the paper has ten.",
+    about={
+        "lab": "Tracks of GTSRB stand in for CORe50's clips: ten signs, two tracks of 30 frames each to learn, a "
+        "third one to test, at 16 x 16, in five batches; a ResNet of 155,000 parameters, B = 32, no flips, "
+        "capacities of the paper's shares; base initialisation and offline training at rate 0.05; pre-training on "
+        "the 33 other signs. Three orders of each kind where the paper has ten."
+    },
 )

@@ -35,11 +35,12 @@ CROSSING = PaperExperiment(
     title="Where the lines of augmentation cross",
     varies="the images of each class, and the network's size",
     fixed="ten classes of CIFAR-100 class by class, everything stored raw, B = 100, rates",
-    setting=lambda scale: cifar100.long("lab"),
+    setting=cifar100.long,
     parts=_parts,
     metrics=("final_accuracy", "average_ece"),
     layout="lines",
     numbers={},
+    ours=True,
     claims=(
         Claim(
             "On the shortest stream crops and flips are better than the full policy, for every network",
@@ -56,6 +57,6 @@ CROSSING = PaperExperiment(
             ),
         ),
     ),
-    lab="CIFAR-100 at 16 x 16, 10 classes. The paper has no such experiment; at both scales it is the same.",
+    about={"lab": "CIFAR-100 at 16 x 16, 10 classes. The paper has no such experiment."},
     figures=(Figure("crossing", "Full policy less crops and flips, final accuracy"),),
 )

@@ -181,8 +181,11 @@ METHODS = PaperExperiment(
             each_better("ImageNet", "CSSL, 8 Gb", "CSSL, 6 bit, 8 Gb", metric="average_top5"),
         ),
     ),
-    lab=_LAB + "Pre-trained CSSL begins from 20 classes that are not streamed. The first test has four classes, so "
-    "that everybody's top-5 accuracy is 1 there.",
+    about={
+        "lab": _LAB
+        + "Pre-trained CSSL begins from 20 classes that are not streamed. The first test has four classes, so "
+        "that everybody's top-5 accuracy is 1 there."
+    },
 )
 
 
@@ -218,7 +221,7 @@ BASE = PaperExperiment(
             ),
         ),
     ),
-    lab="The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 a step.",
+    about={"lab": "The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 a step."},
     layout="lines",
 )
 
@@ -254,9 +257,11 @@ NETWORKS = PaperExperiment(
         ("ImageNet", "Wide ResNet50-2", "top5_omega_final"): (0.880, None),
     },
     claims=(),
-    lab=_LAB
-    + "Small members of the families: a ResNet of 20 layers, a MobileNetV2 and a DenseNet with narrow layers, "
-    "a ResNet of twice the width.",
+    about={
+        "lab": _LAB
+        + "Small members of the families: a ResNet of 20 layers, a MobileNetV2 and a DenseNet with narrow layers, "
+        "a ResNet of twice the width."
+    },
 )
 
 

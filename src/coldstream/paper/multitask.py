@@ -135,7 +135,7 @@ METHODS = PaperExperiment(
             _better("pre-trained", TASKS[1:]),
         ),
     ),
-    lab=_LAB,
+    about={"lab": _LAB},
     figures=(Figure("tasks", "Accuracy of each task on the way"),),
 )
 
@@ -184,6 +184,6 @@ STRATEGY = PaperExperiment(
             ),
         ),
     ),
-    lab=_LAB,
+    about={"lab": _LAB},
     figures=(Figure("tasks", "Accuracy of each task on the way"),),
 )

@@ -11,7 +11,7 @@ import yaml
 
 from coldstream.lab.files import Folder
 from coldstream.paper import EXPERIMENTS, pictures
-from coldstream.paper.catalog import SCALES, Claim, Comparison, PaperExperiment, Ref
+from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref
 from coldstream.paper.results import read_results
 from coldstream.paper.verdicts import judge_claim
 from coldstream.report.kept import KeptResults, Values, code_note, keep, machine_note, summary_of
@@ -22,6 +22,8 @@ from coldstream.report.verdicts import Outcome, Verdict
 
 NOTES = Path(__file__).parent / "notes"
 """Hand-written notes on results, SLUG.md; numbers stay in the tables."""
+OURS = ("lab", "desk")
+"""The scales that are run on two cores, the largest last."""
 METRICS = {
     "omega_per_event": "Ω_all",
     "omega_final": "Ω_all (final offline)",
@@ -45,58 +47,92 @@ def write(runs: Path, out: Path) -> list[Path]:
     sections = []
     written = [out / "results.md"]
     for experiment in EXPERIMENTS.values():
-        results = read_results(experiment, "lab", runs, kept)
-        drawn: dict[str, Path] = {}
-        if results is not None:
-            keep(results, kept)
-            drawn = pictures.draw(experiment, results, images)
-        section = _section(experiment, results)
-        sections.append({**section, "pictures": _links(drawn, out)})
+        scales = []
+        for scale in (one for one in OURS if one in experiment.scales):
+            results = read_results(experiment, scale, runs, kept)
+            drawn: dict[str, Path] = {}
+            if results is not None:
+                keep(results, kept)
+                drawn = pictures.draw(experiment, results, images)
+            scales.append({**_at_scale(experiment, scale, results), "drawn": drawn})
+        note = NOTES / f"{experiment.slug}.md"
+        section: dict[str, Any] = {
+            "experiment": experiment,
+            "note": note.read_text().strip() if note.is_file() else "",
+            "scales": scales,
+            "claims": [_at_largest(scales, number) for number in range(len(experiment.claims))],
+        }
+        sections.append(section)
         page = render(
             "paper_experiment.md.j2",
-            **{**section, "pictures": _links(drawn, out / "paper")},
-            scales={scale: _settings(experiment, scale) for scale in SCALES},
+            **_with_links(section, out / "paper"),
+            settings={scale: _settings(experiment, scale) for scale in experiment.scales},
         )
         Folder(out / "paper").write(f"{experiment.slug}.md", page)
         written.append(out / "paper" / f"{experiment.slug}.md")
     counts = Counter(str(claim["verdict"].outcome) for section in sections for claim in section["claims"])
-    Folder(out).write("results.md", render("paper.md.j2", sections=sections, counts=_counts(counts)))
+    linked = [_with_links(section, out) for section in sections]
+    Folder(out).write("results.md", render("paper.md.j2", sections=linked, counts=_counts(counts)))
     return written
 
 
-def _links(drawn: dict[str, Path], page: Path) -> dict[str, str]:
-    return {title: os.path.relpath(path, page).replace(os.sep, "/") for title, path in drawn.items()}
+def _with_links(section: dict[str, Any], page: Path) -> dict[str, Any]:
+    """Return a section with its pictures as links from the folder of a page."""
+    return {
+        **section,
+        "scales": [
+            {
+                **one,
+                "pictures": {
+                    title: os.path.relpath(path, page).replace(os.sep, "/") for title, path in one["drawn"].items()
+                },
+            }
+            for one in section["scales"]
+        ],
+    }
+
+
+def _at_largest(scales: list[dict[str, Any]], number: int) -> dict[str, Any]:
+    """Return a claim as it is judged at the largest scale at which it was run."""
+    ran = [one for one in scales if one["claims"][number]["verdict"].outcome is not Outcome.NOT_RUN] or scales[:1]
+    return {**ran[-1]["claims"][number], "scale": ran[-1]["scale"], "seeds": ran[-1].get("seeds", "")}
 
 
 def _counts(counts: Counter[str]) -> dict[str, int]:
     return {str(outcome): counts[str(outcome)] for outcome in Outcome}
 
 
-def _section(experiment: PaperExperiment, results: KeptResults | None) -> dict[str, Any]:
-    """Return what the template says about one experiment."""
-    note = NOTES / f"{experiment.slug}.md"
+def _at_scale(experiment: PaperExperiment, scale: str, results: KeptResults | None) -> dict[str, Any]:
+    """Return what the templates say about one experiment at one scale."""
+    values = results.values if results else {}
     section: dict[str, Any] = {
-        "experiment": experiment,
+        "scale": scale,
+        "about": experiment.about[scale],
         "results": results,
-        "note": note.read_text().strip() if note.is_file() else "",
-        "claims": [],
+        "claims": [_claim(claim, values) for claim in experiment.claims],
     }
     if results is None:
-        section["claims"] = [_claim(claim, {}) for claim in experiment.claims]
         return section
-    missing = [] if experiment.measured else [part for part in experiment.configs("lab") if part not in results.parts]
     return {
         **section,
-        "claims": [_claim(claim, results.values) for claim in experiment.claims],
-        "command": _command(experiment, results),
+        "command": _command(experiment, scale, results),
         "tables": tables(experiment, results),
         "seeds": _seeds(experiment, results),
         "commits": _commits(results),
         "minutes": results.duration / 60,
-        "missing": missing,
+        "missing": [] if experiment.measured else _missing(experiment, scale, results),
         "machines": machine_note(results),
         "code": code_note(results),
     }
+
+
+def _missing(experiment: PaperExperiment, scale: str, results: KeptResults) -> list[str]:
+    """Return the runs of which there is no result."""
+    return [
+        run.part if len(run.learners) > 1 else "/".join((run.part, *run.learners))
+        for run in experiment.runs(scale)
+        if run.part not in results.parts or not {*run.learners} <= results.parts[run.part].learners.keys()
+    ]
 
 
 def _claim(claim: Claim, values: Values) -> dict[str, Any]:
@@ -137,13 +173,13 @@ def _commits(results: KeptResults) -> str:
     return ", ".join(commits) or str((results.environment or {}).get("commit"))[:7]
 
 
-def _command(experiment: PaperExperiment, results: KeptResults) -> str:
+def _command(experiment: PaperExperiment, scale: str, results: KeptResults) -> str:
     """Return the command that repeats a result, with the seeds that were run if these are not all."""
     if experiment.measured is not None:
-        return f"coldstream run paper/{experiment.name} --scale lab"
-    wanted = sorted({seed for tree in experiment.configs("lab").values() for seed in tree["seeds"]})
+        return f"coldstream run paper/{experiment.name} --scale {scale}"
+    wanted = sorted({seed for tree in experiment.configs(scale).values() for seed in tree["seeds"]})
     seeds = "" if results.seeds == wanted else "".join(f" --seed {seed}" for seed in results.seeds)
-    return f"coldstream run paper/{experiment.name} --scale lab{seeds} --jobs 2 --set data.root=FOLDER"
+    return f"coldstream run paper/{experiment.name} --scale {scale}{seeds} --jobs 2 --set data.root=FOLDER"
 
 
 def _settings(experiment: PaperExperiment, scale: str) -> list[str]:

@@ -30,22 +30,37 @@ def read_results(experiment: PaperExperiment, scale: str, runs: Path, kept: Path
         return now or before
     parts = {}
     for name, tree in experiment.configs(scale).items():
-        old, new = before.parts.get(name), now.parts.get(name) if now else None
-        if old and old.settings != address(tree):
-            old = None
+        old = before.parts.get(name)
+        if old:
+            wanted = addresses(tree)
+            valid = [one for one in old.learners if old.settings.get(one) == wanted.get(one)]
+            old = old.model_copy(update={"learners": {one: old.learners[one] for one in valid}})
+        new = now.parts.get(name) if now else None
         if part := _merge(old, new) if old and new else new or old:
-            parts[name] = part
+            parts[name] = _in_order(part, tree)
+    parts = {name: part for name, part in parts.items() if part.learners}
     return (now or before).model_copy(update={"parts": parts}) if parts else None
 
 
 def _merge(old: KeptPart, new: KeptPart) -> KeptPart:
-    """Return two results of one part, a seed that both have from the newer one."""
-    seeds = {run.seed for runs in new.learners.values() for run in runs}
-    learners = {}
-    for name, runs in new.learners.items():
-        added = [run for run in old.learners.get(name, ()) if run.seed not in seeds]
-        learners[name] = sorted(runs + added, key=lambda run: run.seed)
-    return new.model_copy(update={"learners": learners})
+    """Return two results of one part, a learner and seed that both have from the newer one."""
+    learners = dict(new.learners)
+    for name, runs in old.learners.items():
+        seeds = {run.seed for run in learners.get(name, ())}
+        added = [run for run in runs if run.seed not in seeds]
+        learners[name] = sorted([*learners.get(name, ()), *added], key=lambda run: run.seed)
+    both = {key: {**getattr(old, key), **getattr(new, key)} for key in ("settings", "kinds")}
+    return new.model_copy(update={"learners": learners, **both})
+
+
+def _in_order(part: KeptPart, tree: Settings) -> KeptPart:
+    """Return a part with its learners in the order of the catalog, references last."""
+    order = [name for name in (*tree["learners"], *part.learners) if name in part.learners]
+    update: dict[str, Any] = {"learners": {name: part.learners[name] for name in dict.fromkeys(order)}}
+    for key in ("settings", "kinds"):
+        values = getattr(part, key)
+        update[key] = {name: values[name] for name in update["learners"] if name in values}
+    return part.model_copy(update=update)
 
 
 def with_earlier_seeds(config: Config, runs: Path) -> Config:
@@ -64,21 +79,28 @@ def left_out(experiment: PaperExperiment, scale: str, runs: Path, kept: Path) ->
     if experiment.measured is not None:
         return []
     sentences = []
-    before = read_kept(experiment.name, scale, kept)
-    for part, tree in experiment.configs(scale).items():
-        run = FinishedRun(runs / str(tree["name"]))
-        if run.finished and (changes := _changes(tree, run.folder)):
+    for one in experiment.runs(scale):
+        run = FinishedRun(runs / str(one.tree["name"]))
+        if run.finished and (changes := _changes(one.tree, run.folder)):
             sentences.append(f"{run.folder.path} is left out: it was run with other settings: {'; '.join(changes)}")
-        if before and part in before.parts and before.parts[part].settings != address(tree):
+    before = read_kept(experiment.name, scale, kept)
+    configs = experiment.configs(scale)
+    for part, old in before.parts.items() if before else ():
+        wanted = addresses(configs[part]) if part in configs else {}
+        if changed := [name for name in old.learners if old.settings.get(name) != wanted.get(name)]:
             sentences.append(
-                f"the kept results of {experiment.name}, {part}, are left out: its settings have changed"
+                f"kept results of {experiment.name}, {part}, are left out, as settings have changed: "
+                + "; ".join(changed)
             )
     return sentences
 
 
-def address(tree: Settings) -> str:
-    """Return a hash of all settings that a result depends on."""
-    return key_of(_relevant(tree))
+def addresses(tree: Settings) -> dict[str, str]:
+    """Return of each learner a hash of all settings that its results depend on."""
+    relevant = _relevant(tree)
+    return {name: key_of({**relevant, "learners": {name: arm}}) for name, arm in relevant["learners"].items()} | (
+        {"offline": key_of({**relevant, "learners": {}})} if "offline" not in relevant["learners"] else {}
+    )
 
 
 _IRRELEVANT = ("name", "seeds", "prequential", "checkpoint_every", "evaluate", "tensorboard")
@@ -166,14 +188,15 @@ def from_runs(
     if experiment.measured is not None:
         folder = Folder(runs / f"{experiment.slug}-{scale}")
         return folder.read("summary.json", KeptResults) if folder.has("summary.json") else None
-    parts = {}
+    parts: dict[str, KeptPart] = {}
     with_confusion = any(figure.kind == "confusion" for figure in experiment.figures)
     newest, environment = 0.0, {}
-    for part, tree in experiment.configs(scale).items():
-        run = FinishedRun(runs / str(tree["name"]))
-        if not run.finished or (not other_settings and _changes(tree, run.folder)):
+    for one in experiment.runs(scale):
+        run = FinishedRun(runs / str(one.tree["name"]))
+        if not run.finished or (not other_settings and _changes(one.tree, run.folder)):
             continue
-        parts[part] = _kept_part(run, tree, with_confusion)
+        new = _kept_part(run, one.tree, with_confusion)
+        parts[one.part] = _merge(parts[one.part], new) if one.part in parts else new
         environment = [
             unit.environment.model_dump() for units in run.timing.units.values() for unit in units.values()
         ][-1]
@@ -209,11 +232,12 @@ def _kept_part(run: FinishedRun, tree: Settings, with_confusion: bool) -> KeptPa
                 code=unit.learner.code,
             )
         )
+    whole = {**learners, **_offline(results)}
     return KeptPart(
-        settings=address(tree),
+        settings={name: one for name, one in addresses(tree).items() if name in whole},
         examples=results.examples,
         kinds={name: str(settings["kind"]) for name, settings in config["learners"].items()},
-        learners={**learners, **_offline(results)},
+        learners=whole,
     )
 
 

@@ -49,11 +49,11 @@ class KeptRun(Record):
 class KeptPart(Record):
     """The runs of one part by learner.
 
-    `settings` is a hash of the settings that its results depend on. `kinds` has the kind of each learner, by which
+    `settings` has of each learner a hash of the settings that its results depend on. `kinds` has its kind, by which
     its code is compared with today's.
     """
 
-    settings: str | None = None
+    settings: dict[str, str] = Field(default_factory=dict)
     ordering: str | None = None
     examples: int
     kinds: dict[str, str] = Field(default_factory=dict)
