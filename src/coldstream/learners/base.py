@@ -76,7 +76,6 @@ class Learner(ABC, Generic[Task]):
     crops_as_tested: ClassVar[bool] = False
     """Whether images are cropped for learning as they are for predictions: where a frozen network sees them first."""
 
-    engine_type: ClassVar[type[Engine]] = Engine
     settings: NetworkSettings
 
     def __init_subclass__(cls) -> None:
@@ -226,7 +225,7 @@ class Learner(ABC, Generic[Task]):
 
     def _make_engine(self, body: Body, **changes: Any) -> Engine:
         """Return an engine with the learner's settings."""
-        return self.engine_type(body, **{**self._engine_settings(), **changes})
+        return Engine(body, **{**self._engine_settings(), **changes})
 
     def _engine_settings(self) -> dict[str, Any]:
         """Return the settings that the engine takes."""
