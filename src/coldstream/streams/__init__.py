@@ -6,7 +6,7 @@ from coldstream._lazy import attribute_loader
 
 if TYPE_CHECKING:
     from coldstream.streams.canonical import sorted_by_content
-    from coldstream.streams.class_order import draw_class_order, read_class_order, write_class_order
+    from coldstream.streams.class_order import draw_class_order, read_class_order
     from coldstream.streams.orderings import make_stream
     from coldstream.streams.registry import ORDERINGS
     from coldstream.streams.stream import Event, Stream
@@ -23,12 +23,11 @@ __all__ = [
     "make_task_stream",
     "read_class_order",
     "sorted_by_content",
-    "write_class_order",
 ]
 __getattr__ = attribute_loader(
     __name__,
     {
-        **dict.fromkeys(("draw_class_order", "read_class_order", "write_class_order"), "class_order"),
+        **dict.fromkeys(("draw_class_order", "read_class_order"), "class_order"),
         **dict.fromkeys(("Task", "TaskStream", "make_task_stream"), "tasks"),
         **dict.fromkeys(("Event", "Stream"), "stream"),
         "ORDERINGS": "registry",

@@ -47,36 +47,6 @@ def check_class_order(dataset: Dataset, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in present]
 
 
-def write_class_order(path: str | Path, names: Sequence[str], *, comment: str = "") -> Path:
-    """Write a class order: YAML if the file is called ``.yaml`` or ``.yml``, else text with one name per line.
-
-    An experiment streams in the order of such a file with ``stream: {class_order: FILE}``.
-
-    Parameters
-    ----------
-    path
-        The file; one that exists is replaced.
-    names
-        The classes in the order in which they come.
-    comment
-        What to say at the top, such as where the order is from.
-    """
-    path = Path(path)
-    lines = ["".join(c if c.isprintable() else " " for c in line) for line in comment.splitlines()]
-    head = "".join(f"# {line}\n" for line in lines)
-    if _is_yaml(path):
-        body = yaml.safe_dump(list(names), default_flow_style=False)
-    else:
-        # A first line that is a comment keeps a name which starts with a byte order mark from losing it.
-        head = head or "# class order\n"
-        for name in names:
-            if not _fits_a_line(name):
-                raise ValueError(f"{name!r} cannot stand in a text file of one name per line; call the file .yaml")
-        body = "".join(f"{name}\n" for name in names)
-    path.write_text(head + body, encoding="utf-8")
-    return path
-
-
 def read_class_order(path: str | Path) -> list[str]:
     """Read a class order from YAML (``.yaml``, ``.yml``: a list of names) or text (one name per line).
 
@@ -107,12 +77,6 @@ def _is_yaml(path: Path) -> bool:
 def _lines(text: str) -> list[str]:
     stripped = [line.strip() for line in text.split("\n")]
     return [line for line in stripped if line and not line.startswith("#")]
-
-
-def _fits_a_line(name: str) -> bool:
-    # Folder names that are not UTF-8 reach Python with lone surrogates, which only YAML can escape.
-    impossible = any(c in "\n\r" or "\ud800" <= c <= "\udfff" for c in name)
-    return bool(name) and name == name.strip() and not name.startswith("#") and not impossible
 
 
 def _list(names: Sequence[object]) -> str:
