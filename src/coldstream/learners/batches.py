@@ -260,16 +260,6 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
         """Return the logits (N, taught classes) of items, classes in the order of their rows."""
         return self.engine.logits(task.head, items)[:, task.taught]
 
-    def base_init(
-        self,
-        dataset: Dataset,
-        recipe: OfflineRecipe | None = None,
-        progress: Callable[[int], None] | None = None,
-        task: object = None,
-    ) -> None:
-        """Refuse: the first batch does what base initialisation would."""
-        raise ValueError(f"{type(self).__name__} has no base initialisation: its first batch is one")
-
     # Persistence.
 
     def _task_state(self, task: Waiting) -> State:
