@@ -247,7 +247,7 @@ class HasManyKindsOfSettings(ColdStart):
 
 def test_every_kind_of_setting_is_changed_but_free_text():
     factory = with_settings(HasManyKindsOfSettings, model="linear", replay=4, capacity=8)
-    changed = checks._changed_settings(factory)
+    changed = checks.settings.changed_settings(factory)
     wanted = {"way": "far", "limit": 8, "stages": (1,), "cuts": (1.0,), "share": 0.5, "sample": "class-balanced"}
     assert {name: changed[name] for name in wanted} == wanted
     assert "text" not in changed

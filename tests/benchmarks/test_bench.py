@@ -216,9 +216,9 @@ def test_the_command_line_knows_every_part():
 def test_without_a_clone(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from coldstream import cli
+    from coldstream.cli import app, bench
 
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "coldstream" / "cli.py"))
-    done = CliRunner().invoke(cli.app, ["bench", "step"])
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages" / "coldstream" / "cli" / "bench.py"))
+    done = CliRunner().invoke(app, ["bench", "step"])
     assert isinstance(done.exception, ValueError)
     assert "benchmarks come with the repository, not with the installed package" in str(done.exception)

@@ -17,8 +17,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from coldstream import cli
-from coldstream.cli import main
+from coldstream.cli import lists, main, progress
 from coldstream.lab import make_config
 from coldstream.lab.config import write_config
 from coldstream.lab.records import FinishedRun
@@ -112,9 +111,9 @@ Shown = namedtuple("Shown", "key title counted")
 
 
 def test_without_a_terminal_there_are_lines_of_progress(capsys, monkeypatch):
-    monkeypatch.setattr(cli._Lines, "seconds", 0.05)
+    monkeypatch.setattr(progress.Lines, "seconds", 0.05)
     first, second = Shown("a", "one, seed 0", "examples"), Shown("b", "offline, 2 classes, seed 0", "epochs")
-    with cli._Lines(2) as lines:
+    with progress.Lines(2) as lines:
         time.sleep(0.2)  # workers import torch
         lines.update(first, 1_200, 6_000, "accuracy 12.5%")
         lines.update(second, 3, 30, "")
@@ -130,9 +129,9 @@ def test_without_a_terminal_there_are_lines_of_progress(capsys, monkeypatch):
 
 def test_a_terminal_has_bars(monkeypatch):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
-    monkeypatch.setattr(cli, "complaints", terminal)
+    monkeypatch.setattr(progress, "complaints", terminal)
     job = Shown("a", "one, seed 0", "examples")
-    with cli._Bars(2) as bars:
+    with progress.Bars(2) as bars:
         bars.update(job, 300, 600, "accuracy 12.5%")
         bars.update(job, 600, 600, "accuracy 50.0%")
         bars.finished(job)
@@ -320,7 +319,7 @@ def test_an_experiment_by_name(tmp_path, monkeypatch, capsys):
 
 def test_list_breaks_no_name_over_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.console, "width", 50)
+    monkeypatch.setattr(lists.console, "width", 50)
     names = ["er-ace, 1 an update, 0.003", "last weights, not their average", "cssl-crop-flip", "x" * 60]
     (tmp_path / "experiments").mkdir()
     path = tmp_path / "experiments" / "first-labels-cifar100-iid-pretrained-and-longer-than-that.yaml"

@@ -9,6 +9,7 @@ from coldstream.augment import Policy
 from coldstream.augment.crops import spared
 from coldstream.data import Dataset
 from coldstream.learners import OfflineRecipe
+from coldstream.learners.training.engine import Engine
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3), dtype=np.uint8)
 POLICIES = ("crop|flip|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)", "crop|randaugment(2, 9)|cutmix(0.8)")
@@ -336,7 +337,7 @@ def test_a_step_has_one_policy(monkeypatch):
     """Also the step in which near-duplicates are noticed, whose images are mixed as they were augmented."""
     learner, seen = ColdStart(size=8, replay=6, channels=3, augment="crop|flip|mixup(0.1)", prefetch=False), []
     rng = np.random.default_rng(0)
-    engine_prepare, augment = learner.engine_type.prepare, type(learner.policy).augment
+    engine_prepare, augment = Engine.prepare, type(learner.policy).augment
 
     def noted(policy, *arguments):
         seen.append(("augment", policy))
@@ -347,7 +348,7 @@ def test_a_step_has_one_policy(monkeypatch):
         return engine_prepare(engine, items, targets, policy, seed, step)
 
     monkeypatch.setattr(type(learner.policy), "augment", noted)
-    monkeypatch.setattr(learner.engine_type, "prepare", prepare)
+    monkeypatch.setattr(Engine, "prepare", prepare)
     noticed = []
     for start in range(12):
         frame = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)

@@ -1,7 +1,6 @@
 """Reliability, ECE and what chance adds to it."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -91,12 +90,6 @@ def test_ece_agrees_with_torchmetrics_away_from_edges(seed):
     got = reliability(confidences(table), hits(table, labels)).ece
     assert got > 0.1
     assert got == pytest.approx(expected, abs=1e-5)
-
-
-@given(images, st.sampled_from([1, 2, 15]))
-def test_reliability_survives_json(pairs, bins):
-    got = reliability(*zip(*pairs, strict=True), bins=bins)
-    assert Reliability.from_dict(json.loads(json.dumps(got.to_dict()))) == got
 
 
 @given(st.lists(levels, min_size=1, max_size=7), st.sampled_from([1, 2, 15]))
@@ -200,11 +193,6 @@ def test_refusals_say_what_was_expected(measure, confidence, correct, bins, mess
         (lambda: Reliability((1,), (0.5,), (1.5,)), r"accuracy\[0\]: expected a number in \[0, 1\], got 1.5"),
         (lambda: Reliability((-1,), (0.5,), (0.5,)), r"count\[0\]: expected an integer >= 0, got -1"),
         (lambda: Reliability((0,), (None,), (None,)), "expected at least one image in 1 bins"),
-        (lambda: Reliability.from_dict({"count": [1]}), r"keys \['accuracy', 'confidence', 'count'\]"),
-        (
-            lambda: Reliability.from_dict({"count": 1, "confidence": [0.5], "accuracy": [0.5]}),
-            "count: expected a list, got 1",
-        ),
     ],
 )
 def test_records_and_averages_refuse_nonsense(call, message):

@@ -1,7 +1,5 @@
 """Accuracy against coverage, by threshold."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +15,6 @@ def test_by_hand():
     assert curve.thresholds == (0.3, 0.6, 0.8, 0.9)
     assert curve.coverage == (1.0, 0.75, 0.5, 0.25)
     assert curve.accuracy == (0.5, 2 / 3, 0.5, 1.0)
-    assert curve.at(0.0) == (1.0, 0.5)
-    assert curve.at(0.6) == (0.75, 2 / 3)
-    assert curve.at(0.61) == (0.5, 0.5)
-    assert curve.at(0.95) == (0.0, None)
 
 
 def test_equal_confidences_are_accepted_together():
@@ -40,19 +34,6 @@ def test_the_curve_equals_filtering_the_images(pairs):
         assert accuracy == pytest.approx(sum(kept) / len(kept))
 
 
-@given(images, st.floats(0, 1))
-def test_at_equals_filtering_at_any_threshold(pairs, threshold):
-    kept = [right for c, right in pairs if c >= threshold]
-    expected = (len(kept) / len(pairs), sum(kept) / len(kept) if kept else None)
-    assert coverage_curve(*zip(*pairs, strict=True)).at(threshold) == expected
-
-
-@given(images)
-def test_survives_json(pairs):
-    curve = coverage_curve(*zip(*pairs, strict=True))
-    assert CoverageCurve.from_dict(json.loads(json.dumps(curve.to_dict()))) == curve
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -61,7 +42,6 @@ def test_survives_json(pairs):
         (lambda: coverage_curve([float("nan")], [True]), r"got nan at \[0\]"),
         (lambda: coverage_curve([0.5], [3]), "correct: expected True/False or 1/0, got 3"),
         (lambda: coverage_curve([0.5], [True, True]), "got 2 for 1"),
-        (lambda: coverage_curve([0.5], [True]).at(1.5), r"threshold: expected a number in \[0, 1\], got 1.5"),
         (lambda: CoverageCurve((), (), ()), "at least one; got 0, 0 and 0"),
         (lambda: CoverageCurve((0.5,), (1, 2), (1,)), "got 1, 2 and 1"),
         (lambda: CoverageCurve((0.5, 0.4), (2, 1), (1, 1)), "thresholds: expected each above"),
@@ -70,7 +50,6 @@ def test_survives_json(pairs):
         (lambda: CoverageCurve((0.4, 0.5), (2, 2), (1, 1)), "2 -> 2 accepted"),
         (lambda: CoverageCurve((0.4, 0.5), (3, 2), (2, 0)), "2 -> 0 correct"),
         (lambda: CoverageCurve((0.4, 0.5), (3, 2), (1, 2)), "1 -> 2 correct"),
-        (lambda: CoverageCurve.from_dict({}), r"CoverageCurve: expected a dict with the keys"),
     ],
 )
 def test_refusals_say_what_was_expected(call, message):

@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -160,11 +161,7 @@ class AutoAugment:
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        rows, of = rows_of(part, len(images))
-        height, width = images.shape[2:]
-        for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops[rows], magnitudes[rows])
-        return images
+        return _apply(self.draw, images, seed, step, part)
 
 
 @dataclass(frozen=True)
@@ -207,11 +204,7 @@ class RandAugment:
 
     def __call__(self, images: Tensor, seed: int, step: int, part: Part | None = None) -> Tensor:
         """Return the augmented uint8 images (N, C, H, W)."""
-        rows, of = rows_of(part, len(images))
-        height, width = images.shape[2:]
-        for ops, magnitudes in zip(*self.draw(of, height, width, seed, step), strict=True):
-            images = apply_ops(images, ops[rows], magnitudes[rows])
-        return images
+        return _apply(self.draw, images, seed, step, part)
 
 
 @lru_cache(maxsize=len(AUTOAUGMENT))
@@ -222,6 +215,21 @@ def _steps(table: str) -> tuple[Ints, Floats, Ints]:
     chances = np.array([[chance for _, chance, _ in pair] for pair in steps])
     bins = np.array([[position or 0 for _, _, position in pair] for pair in steps])
     return ops.T, chances.T, bins.T
+
+
+def _apply(
+    draw: Callable[[int, int, int, int, int], tuple[Ints, Floats]],
+    images: Tensor,
+    seed: int,
+    step: int,
+    part: Part | None,
+) -> Tensor:
+    """Return images after the operations that `draw` gives."""
+    rows, of = rows_of(part, len(images))
+    height, width = images.shape[2:]
+    for ops, magnitudes in zip(*draw(of, height, width, seed, step), strict=True):
+        images = apply_ops(images, ops[rows], magnitudes[rows])
+    return images
 
 
 def _signed(ops: Ints, magnitudes: Floats, negative: NDArray[np.bool_]) -> Floats:

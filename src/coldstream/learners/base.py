@@ -17,7 +17,7 @@ from torch import nn
 from coldstream.checkpoint import Saving, Segment
 from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label, spelled
-from coldstream.learners import base_init, persistence
+from coldstream.learners import base_init, editing, persistence
 from coldstream.learners.changes import Changes, UnusableExample
 from coldstream.learners.inputs import Id, Image, Inputs, check_id, id_key, listed, several, sides, whole
 from coldstream.learners.settings import NetworkSettings
@@ -76,7 +76,6 @@ class Learner(ABC, Generic[Task]):
     crops_as_tested: ClassVar[bool] = False
     """Whether images are cropped for learning as they are for predictions: where a frozen network sees them first."""
 
-    engine_type: ClassVar[type[Engine]] = Engine
     settings: NetworkSettings
 
     def __init_subclass__(cls) -> None:
@@ -226,7 +225,7 @@ class Learner(ABC, Generic[Task]):
 
     def _make_engine(self, body: Body, **changes: Any) -> Engine:
         """Return an engine with the learner's settings."""
-        return self.engine_type(body, **{**self._engine_settings(), **changes})
+        return Engine(body, **{**self._engine_settings(), **changes})
 
     def _engine_settings(self) -> dict[str, Any]:
         """Return the settings that the engine takes."""
@@ -370,15 +369,9 @@ class Learner(ABC, Generic[Task]):
                     raise
                 self._next_id = ends[start + len(new) - 1]
                 self._last = new[-1].id, task.classes.enter(new[-1].label), task.number
-                self._forget_elsewhere(task, new)
+                if len(self.tasks) > 1:
+                    editing.forget_elsewhere(self, task, [example.key for example in new])
         return [example.id for example in examples]
-
-    def _forget_elsewhere(self, task: Task, new: Sequence[Example]) -> None:
-        """Remove examples from all tasks but the one that has learned them."""
-        for other in self.tasks.values() if len(self.tasks) > 1 else ():
-            for example in new if other is not task else ():
-                if (row := other.stored_label(example.key)) is not None:
-                    self._remove(other, example.key, row)
 
     def base_init(
         self,
@@ -530,20 +523,7 @@ class Learner(ABC, Generic[Task]):
         """
         with self._lock:
             self._changes.check()
-            key, new = id_key(check_id(id)), as_label(label)
-            for task in self.tasks.values():
-                if (old := task.stored_label(key)) is None:
-                    continue
-                task.classes.check([new])
-                if task.classes.row(new) != old:
-                    with self._changes.change("relabel"):
-                        (row,) = task.enter([new])
-                        task.uncount(old)
-                        task.classes.counts[row] += 1
-                        task.buffer.relabel(key, row)
-                        self._relabelled(task, key, row)
-                return True
-            return False
+            return editing.relabel(self, id, label)
 
     def forget(self, id: Id) -> bool:
         """Remove an example from the replay buffer. Return whether it was still stored.
@@ -552,20 +532,7 @@ class Learner(ABC, Generic[Task]):
         """
         with self._lock:
             self._changes.check()
-            key = id_key(check_id(id))
-            for task in self.tasks.values():
-                if (row := task.stored_label(key)) is not None:
-                    with self._changes.change("forget"):
-                        self._remove(task, key, row)
-                        if self._last is not None and id_key(self._last[0]) == key:
-                            self._last = None
-                    return True
-            return False
-
-    def _remove(self, task: Task, key: int, row: int) -> None:
-        task.uncount(row)
-        task.buffer.forget(key)
-        self._forgotten(task, key)
+            return editing.forget(self, id)
 
     def undo(self) -> Id:
         """Take the last label back: forget the example that was learned last, and return its id.
@@ -575,28 +542,13 @@ class Learner(ABC, Generic[Task]):
         """
         with self._lock:
             self._changes.check()
-            if self._last is None:
-                raise ValueError("there is nothing to undo: no example was learned, or the last one was undone")
-            id, row, number = self._last
-            task, key = [*self.tasks.values()][number], id_key(id)
-            stored = task.stored_label(key)
-            with self._changes.change("undo"):
-                if stored is None:  # it was evicted
-                    task.uncount(task.classes.into[row])
-                else:
-                    self._remove(task, key, stored)
-                self._last = None
-            return id
+            return editing.undo(self)
 
     def rename_class(self, old: object, new: object, *, task: object = None) -> None:
         """Give a class another label, one that no class (of the task) has."""
         with self._lock:
             self._changes.check()
-            state, before, after = self._known_task(task), as_label(old), as_label(new)
-            state.classes.check_rename(before, after)
-            with self._changes.change("rename_class"):
-                state.classes.rename(before, after)
-                self._renamed(state, before, after)
+            editing.rename_class(self, old, new, task)
 
     def merge_classes(self, source: object, into: object, *, task: object = None) -> None:
         """Let class `source` be class `into` from now on: stored examples, predictions and later labels.
@@ -605,13 +557,7 @@ class Learner(ABC, Generic[Task]):
         """
         with self._lock:
             self._changes.check()
-            state = self._known_task(task)
-            old, new = state.classes.rows_to_merge(as_label(source), as_label(into))
-            with self._changes.change("merge_classes"):
-                state.classes.merge(old, new)
-                if state.replay_buffer is not None:
-                    state.replay_buffer.relabel_class(old, new)
-                self._merged(state, old, new)
+            editing.merge_classes(self, source, into, task)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse copies and pickles, which would share a network and a buffer, or run code on loading."""

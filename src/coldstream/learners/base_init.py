@@ -30,6 +30,8 @@ def run(
 ) -> None:
     """Build the network, train it offline and let the method fit the rest; after an error nothing has changed."""
     settings = learner.settings
+    if learner.batch_incremental:
+        raise ValueError(f"{type(learner).__name__} has no base initialisation: its first batch is one")
     if recipe.epochs and settings.items == "vectors" and str(Policy.parse(recipe.augment)) != "none":
         raise ValueError(f"augment={recipe.augment!r} is for images; for vectors: OfflineRecipe(augment='none')")
     if learner.step:

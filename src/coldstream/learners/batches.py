@@ -191,12 +191,11 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
                 "the network diverged while it was trained on this batch, and was not taken; its examples wait "
                 "still: begin again with a lower rate"
             )
-        results = self._after_training(task, fresh, trained.engine)
+        take_over = self._after_training(task, fresh, trained.engine)
         assert isinstance(task.classes, TaughtClasses)
         with self._changes.change("end_batch"):
             self._engine, task.head, task.steps = trained.engine, trained.head, trained.steps
-            for name, value in results.items():
-                setattr(task, name, value)
+            take_over()
             self._shed(task)
             task.classes.taught = set(task.present())
             task.until = task.buffer.index.next_serial
@@ -205,9 +204,9 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
     def _train(self, task: Waiting, fresh: set[int], progress: Progress | None) -> Trained:
         """Return a network trained on what is stored; `fresh` are the classes of which examples waited."""
 
-    def _after_training(self, task: Waiting, fresh: set[int], engine: Engine) -> dict[str, Any]:
-        """Return what else in the task's state changes with the network that was just trained, by name."""
-        return {}
+    def _after_training(self, task: Waiting, fresh: set[int], engine: Engine) -> Callable[[], None]:
+        """Compute what else follows from a network just trained; return what puts it into the task's state."""
+        return lambda: None
 
     def _shed(self, task: Waiting) -> None:
         """Drop stored examples that the method does not keep after their batch."""
@@ -260,16 +259,6 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
     def _scores(self, task: Waiting, items: NDArray[Any]) -> NDArray[np.float64]:
         """Return the logits (N, taught classes) of items, classes in the order of their rows."""
         return self.engine.logits(task.head, items)[:, task.taught]
-
-    def base_init(
-        self,
-        dataset: Dataset,
-        recipe: OfflineRecipe | None = None,
-        progress: Callable[[int], None] | None = None,
-        task: object = None,
-    ) -> None:
-        """Refuse: the first batch does what base initialisation would."""
-        raise ValueError(f"{type(self).__name__} has no base initialisation: its first batch is one")
 
     # Persistence.
 

@@ -146,7 +146,8 @@ class DeepSLDA(Learner[Statistics]):
 
     def _task_state(self, task: Statistics) -> State:
         plain, arrays = super()._task_state(task)
-        arrays |= {f"slda.{name}": getattr(task, name).copy() for name in ("covariance", "means", "seen")}
+        statistics = {"covariance": task.covariance, "means": task.means, "seen": task.seen}
+        arrays |= {f"slda.{name}": values.copy() for name, values in statistics.items()}
         return {**plain, "updates": task.updates}, arrays
 
     def _restore_task(self, task: Statistics, plain: dict[str, Any], arrays: Arrays) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -114,9 +115,13 @@ class EndToEnd(BatchLearner[EndToEndTask]):
 
         return {"teach": teach, "loss": loss}
 
-    def _after_training(self, task: EndToEndTask, fresh: set[int], engine: Engine) -> dict[str, Any]:
-        herded = task.rank(self.settings.exemplars, fresh, engine)
-        return {"herded": herded, "heads": task.with_new_head()}
+    def _after_training(self, task: EndToEndTask, fresh: set[int], engine: Engine) -> Callable[[], None]:
+        herded, heads = task.rank(self.settings.exemplars, fresh, engine), task.with_new_head()
+
+        def take_over() -> None:
+            task.herded, task.heads = herded, heads
+
+        return take_over
 
     def _shed(self, task: EndToEndTask) -> None:
         if self.settings.exemplars is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -93,7 +93,7 @@ class ICaRL(BatchLearner[ICaRLTask]):
         loss = F.binary_cross_entropy_with_logits
         return self._fit(task, pupil, head, recipe, progress, teach=teach, loss=loss, after=task.steps)
 
-    def _after_training(self, task: ICaRLTask, fresh: set[int], engine: Engine) -> dict[str, Any]:
+    def _after_training(self, task: ICaRLTask, fresh: set[int], engine: Engine) -> Callable[[], None]:
         bound = self.settings.exemplars
         herded = task.rank(bound, fresh, engine)
         kept = {key for keys in herded.values() for key in keys}
@@ -101,7 +101,11 @@ class ICaRL(BatchLearner[ICaRLTask]):
         members = [task.members(row) for row in task.present()]
         exemplars = [[slot for slot in slots if bound is None or int(ids[slot]) in kept] for slots in members]
         means = np.stack([self._mean(task, engine, np.array(slots)) for slots in exemplars])
-        return {"herded": herded, "means": means}
+
+        def take_over() -> None:
+            task.herded, task.means = herded, means
+
+        return take_over
 
     def _shed(self, task: ICaRLTask) -> None:
         if self.settings.exemplars is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,13 +86,14 @@ class REMINDSettings(ReplaySettings):
 class SplitEngine(Engine):
     """A network in two parts: G, frozen after base initialisation, and F, which goes on learning.
 
-    `answering_split` has the same two parts in evaluation mode.
+    `parts_of` splits the body, and its twin in evaluation mode (`answering_split`).
     """
 
-    split: Split
-    answering_split: Split
-    codebooks: int
-    quantiser: ProductQuantiser | None = None
+    def __init__(self, body: Body, parts_of: Callable[[nn.Module], Split], codebooks: int, **settings: Any) -> None:
+        super().__init__(body, **settings)
+        self.split, self.answering_split = parts_of(self.body), parts_of(self.answering)
+        self.codebooks = codebooks
+        self.quantiser: ProductQuantiser | None = None
 
 
 class REMIND(Learner[TaskState]):
@@ -105,7 +106,6 @@ class REMIND(Learner[TaskState]):
 
     Settings = REMINDSettings
     settings: REMINDSettings
-    engine_type = SplitEngine
     stores = "codes"
     multi_task = True
     crops_as_tested = True
@@ -243,21 +243,18 @@ class REMIND(Learner[TaskState]):
         image = self._channels_first(shape)
         body = self._body(image)
         parts = split(body.module, image)
-        if self.settings.extra_params:
-            with torch_generator(self.seed, 0, "extra layers"):
-                parts = with_extra(parts)
-            body = Body(nn.Sequential(parts.frozen, parts.plastic), body.features, body.draws)
-        engine = self._make_engine(body)
-        assert isinstance(engine, SplitEngine)
-        engine.split, engine.answering_split = parts, self._answering(engine, parts, image)
-        engine.codebooks = self._choose_codebooks(parts, image)
-        return engine
-
-    def _answering(self, engine: Engine, parts: Split, image: Shape) -> Split:
+        codebooks, settings = self._choose_codebooks(parts, image), self._engine_settings()
         if not self.settings.extra_params:
-            return split(engine.answering, image)
-        frozen, plastic = engine.answering.children()
-        return Split(frozen, plastic, parts.shape)
+            return SplitEngine(body, lambda body: split(body, image), codebooks, **settings)
+        with torch_generator(self.seed, 0, "extra layers"):
+            parts = with_extra(parts)
+        body = Body(nn.Sequential(parts.frozen, parts.plastic), body.features, body.draws)
+
+        def halves(body: nn.Module) -> Split:
+            frozen, plastic = body.children()
+            return Split(frozen, plastic, parts.shape)
+
+        return SplitEngine(body, halves, codebooks, **settings)
 
     def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> TaskState:
         assert isinstance(engine, SplitEngine)

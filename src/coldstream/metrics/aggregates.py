@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,8 +64,6 @@ class Summary:
     --------
     >>> print(summary([0.5, 0.75, 1.0]))
     0.750 ± 0.250 (n=3)
-    >>> Summary.from_dict({"mean": 0.5, "sd": None, "n": 1}) == summary([0.5])
-    True
     """
 
     mean: float
@@ -89,16 +86,6 @@ class Summary:
 
     def __str__(self) -> str:
         return format(self, "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers for a JSON report."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Return what `to_dict` described."""
-        _check.keys(data, ("mean", "sd", "n"), "Summary")
-        return cls(**data)
 
 
 def summary(values: Sequence[float]) -> Summary:

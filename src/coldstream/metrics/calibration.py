@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +27,6 @@ class Reliability:
     >>> diagram = reliability([0.3, 0.9, 0.7], [False, True, False], bins=2)
     >>> diagram.count, diagram.confidence, diagram.accuracy
     ((1, 2), (0.3, 0.8), (0.0, 0.5))
-    >>> Reliability.from_dict(diagram.to_dict()) == diagram
-    True
     """
 
     count: tuple[int, ...]
@@ -70,16 +67,6 @@ class Reliability:
         """Expected calibration error: |accuracy − confidence| averaged over the images."""
         gaps = zip(self.count, self.confidence, self.accuracy, strict=True)
         return sum(n * abs(a - c) for n, c, a in gaps if a is not None and c is not None) / self.images
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return lists of plain numbers for a JSON report."""
-        return {name: list(values) for name, values in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Reliability:
-        """Return what `to_dict` described."""
-        _check.keys(data, ("count", "confidence", "accuracy"), "Reliability")
-        return cls(**{name: _check.row(values, name) for name, values in data.items()})
 
 
 def reliability(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Reliability:

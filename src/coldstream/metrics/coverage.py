@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,10 +28,6 @@ class CoverageCurve:
     >>> curve = coverage_curve([0.9, 0.6, 0.6, 0.2], [True, True, False, False])
     >>> curve.thresholds, curve.coverage, curve.accuracy
     ((0.2, 0.6, 0.9), (1.0, 0.75, 0.25), (0.5, 0.6666666666666666, 1.0))
-    >>> curve.at(0.7)
-    (0.25, 1.0)
-    >>> CoverageCurve.from_dict(curve.to_dict()) == curve
-    True
     """
 
     thresholds: tuple[float, ...]
@@ -71,23 +64,6 @@ class CoverageCurve:
     def accuracy(self) -> tuple[float, ...]:
         """Share of the accepted images that is right at each threshold."""
         return tuple(right / n for right, n in zip(self.correct, self.accepted, strict=True))
-
-    def at(self, threshold: float) -> tuple[float, float | None]:
-        """Return coverage and accuracy at any threshold; (0.0, None) when no image is that confident."""
-        index = bisect_left(self.thresholds, _check.fraction(threshold, "threshold"))
-        if index == len(self.thresholds):
-            return 0.0, None
-        return self.accepted[index] / self.accepted[0], self.correct[index] / self.accepted[index]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return lists of plain numbers for a JSON report."""
-        return {name: list(values) for name, values in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CoverageCurve:
-        """Return what `to_dict` described."""
-        _check.keys(data, ("thresholds", "accepted", "correct"), "CoverageCurve")
-        return cls(**{name: _check.row(values, name) for name, values in data.items()})
 
 
 def coverage_curve(confidence: ArrayLike, correct: ArrayLike) -> CoverageCurve:

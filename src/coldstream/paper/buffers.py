@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coldstream.paper.catalog import Claim, PaperExperiment, Setting, Settings, each_better
-from coldstream.paper.cifar100 import CODEC, SHORT, cssl, short
+from coldstream.paper.common import CODEC, SHORT, cssl, short
 
 
 def _compression(setting: Setting) -> dict[str, Settings]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import Claim, PaperExperiment, Setting, Settings, each_better
 
 SIGNS = ("01", "12", "13", "14", "17", "18", "25", "33", "38", "40")
@@ -17,7 +17,7 @@ _STEPS = {"epochs": 40, "rate": 0.01, "weight_decay": 1e-4, "drops": (15, 30)}
 def setting(scale: str) -> Setting:
     """Return where it takes place."""
     recipe = paper_recipe("core50")
-    method = cifar100.method(recipe)
+    method = common.method(recipe)
     if scale == "lab":
         tree: Settings = {
             "data": {"name": "gtsrb", "classes": list(SIGNS)},
@@ -36,7 +36,7 @@ def setting(scale: str) -> Setting:
         return Setting("lab", tree, 600, 768, {**method, **lab_method}, pretrained={"init": "pretrained"})
     tree = {
         "data": {"name": "core50"},
-        "learner": cifar100.network(recipe),
+        "learner": common.network(recipe),
         "base": {**_STEPS, "batch": 128, "augment": "none"},
         "offline": {**_STEPS, "batch": 128, "augment": "crop|flip"},
         "seeds": list(range(10)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings
 
 NETWORKS = {"resnet8-16": "79,000", "resnet10-16": "155,000", "resnet10-32": "617,000"}
@@ -21,8 +21,8 @@ def _parts(where: Setting) -> dict[str, Settings]:
     for network in NETWORKS:
         for per_class in LENGTHS[network]:
             arms = {
-                LIGHT: cifar100.cssl(where, **stored, augment=cifar100.CROPS),
-                STRONG: cifar100.cssl(where, **stored, augment=cifar100.FULL),
+                LIGHT: common.cssl(where, **stored, augment=common.CROPS),
+                STRONG: common.cssl(where, **stored, augment=common.FULL),
             }
             parts[part(network, per_class)] = where.experiment(
                 arms, data={"per_class": per_class}, learner={"model": network}, offline={"enabled": False}
@@ -35,7 +35,7 @@ CROSSING = PaperExperiment(
     title="Where the lines of augmentation cross",
     varies="the images of each class, and the network's size",
     fixed="ten classes of CIFAR-100 class by class, everything stored raw, B = 100, rates",
-    setting=cifar100.long,
+    setting=common.long,
     parts=_parts,
     metrics=("final_accuracy", "average_ece"),
     layout="lines",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Setting, Settings, each_better
 
 CROPS = "resizedcrop|flip"
@@ -16,12 +16,12 @@ _JPEG = {"codec": "jpeg(90)", "storage": "disk"}
 def setting(scale: str) -> Setting:
     """Return where it takes place: at lab scale on CIFAR-100's short stream, with the paper's shares of the data."""
     if scale == "lab":
-        return replace(cifar100.short("lab"), large={"init": "base"})
+        return replace(common.short("lab"), large={"init": "base"})
     recipe = paper_recipe("imagenet")
     tree: Settings = {
         "data": {"name": "imagenet"},
         "stream": {"ordering": "class-incremental", "test_every": 100},
-        "learner": cifar100.network(recipe),
+        "learner": common.network(recipe),
         "base": {"classes": 100, "epochs": 50, "batch": 128, "rate": 0.1, "weight_decay": 5e-4, "augment": CROPS},
         # The paper divides by the accuracy of torchvision's weights; an offline model per event is ours.
         "offline": {
@@ -41,7 +41,7 @@ def setting(scale: str) -> Setting:
         tree,
         1_281_167,
         150_528,
-        cifar100.method(recipe),
+        common.method(recipe),
         pretrained={"init": "base"},
         large={"init": "base"},
     )
@@ -54,7 +54,7 @@ def cssl(where: Setting, **changes: Any) -> Settings:
 
 def remind(where: Setting, **changes: Any) -> Settings:
     """Return REMIND, which replays 50 here."""
-    return cifar100.remind(where, replay=16 if where.lab else 50, **changes)
+    return common.remind(where, replay=16 if where.lab else 50, **changes)
 
 
 def in_memory(where: Setting, paper: str) -> Settings:
@@ -82,7 +82,7 @@ def _methods(where: Setting) -> dict[str, Settings]:
         name = size.replace("GB", " Gb")
         share = exemplars / 1300
         arms |= {
-            f"ExStream, {name}": cifar100.exstream(where, share) if where.lab else _exstream(exemplars),
+            f"ExStream, {name}": common.exstream(where, share) if where.lab else _exstream(exemplars),
             f"REMIND, {name}": remind(where, **codes(where, size)),
             f"REMIND + extra params, {name}": remind(where, **codes(where, size), extra_params=True),
             f"CSSL, {name}": cssl(where, **in_memory(where, size)),
@@ -90,7 +90,7 @@ def _methods(where: Setting) -> dict[str, Settings]:
             f"CSSL + JPEG, {name}": cssl(where, **on_disk(where, size)),
             f"CSSL + pre-train + JPEG, {name}": cssl(where, **on_disk(where, size), **where.pretrained),
         }
-    arms["Deep SLDA"] = cifar100.slda(where)
+    arms["Deep SLDA"] = common.slda(where)
     everything = {"codec": "raw"} if where.lab else _JPEG  # raw it would be 193 GB
     arms["CSSL + pre-train, unlimited"] = cssl(where, **everything, capacity=None, **where.pretrained)
     arms["CSSL, 6 bit, 8 Gb"] = cssl(where, **in_memory(where, "8GB"), codec="resize(0.75)|quantize(6)")
@@ -269,8 +269,8 @@ def calibration(scale: str) -> Settings:
     """Return ImageNet's part of tab:cc_cifar100."""
     where = setting(scale)
     jpeg = on_disk(where, "1.5GB")
-    augment = {"augment": cifar100.FULL} if where.lab else {}
-    none = {"augment": cifar100.CROPS if where.lab else CROPS}
+    augment = {"augment": common.FULL} if where.lab else {}
+    none = {"augment": common.CROPS if where.lab else CROPS}
     arms = {
         "REMIND": remind(where, capacity=None),
         "CSSL": cssl(where, **jpeg, **augment),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings
 
 CROPS = "resizedcrop|flip"
@@ -18,7 +18,7 @@ _RATES = [0.1, 0.01, 0.001]
 def setting(scale: str) -> Setting:
     """Return where it takes place; at lab scale classes of CIFAR-100 stand in for scenes and aircraft."""
     recipe = paper_recipe("multi-task")
-    method = cifar100.method(recipe)
+    method = common.method(recipe)
     if scale == "lab":
         tree: Settings = {
             "tasks": {
@@ -32,7 +32,7 @@ def setting(scale: str) -> Setting:
             "offline": {"epochs": 50, "batch": 32, "rates": _RATES, "augment": "crop|flip"},
             "pretrain": {
                 "data": {
-                    **{"name": "cifar100", "classes": list(cifar100.PRETRAINING)},
+                    **{"name": "cifar100", "classes": list(common.PRETRAINING)},
                     **{"per_class": 250, "test_per_class": 100},
                 },
                 **{"epochs": 20, "batch": 64, "rate": 0.1, "weight_decay": 5e-4, "augment": "crop|flip"},
@@ -50,7 +50,7 @@ def setting(scale: str) -> Setting:
             "Flowers": {"name": "flowers102"},
             "FGVC": {"name": "fgvc-aircraft"},
         },
-        "learner": cifar100.network(recipe),
+        "learner": common.network(recipe),
         "base": {"classes": 34, "epochs": 50, "batch": 128, "rate": 0.1, "weight_decay": 5e-4, "augment": CROPS},
         "offline": {"epochs": 50, "batch": 128, "rates": _RATES, "augment": CROPS},
         "seeds": [0, 1, 2],

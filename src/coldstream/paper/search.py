@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coldstream.lab.config import points
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import PaperExperiment, Setting, Settings
 from coldstream.report.kept import KeptResults, summary_of
 
@@ -22,7 +22,7 @@ def _rates(*highest: float) -> list[str]:
 GRIDS: dict[str, Settings] = {
     "cssl": {
         "kind": "cssl",
-        "codec": cifar100.CODEC,
+        "codec": common.CODEC,
         "capacity": f"{BYTES}B",
         "weight_decay": 1e-5,
         "grid": {"rate": _rates(0.03, 0.1, 0.3)},
@@ -68,7 +68,7 @@ OFFLINE: Settings = {
     "grid": {
         "epochs": [50, 100, 200],
         "rate": [0.03, 0.1, 0.3],
-        "augment": [cifar100.CROPS, f"{cifar100.CROPS}|autoaugment(cifar10)"],
+        "augment": [common.CROPS, f"{common.CROPS}|autoaugment(cifar10)"],
     },
 }
 

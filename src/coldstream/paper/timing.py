@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.paper import cifar100
+from coldstream.paper import common
 from coldstream.paper.catalog import Claim, PaperExperiment, each_better
 
 PART = "milliseconds"
@@ -18,7 +18,7 @@ TIMING = PaperExperiment(
     title="What the pieces of a step cost",
     varies="the method",
     fixed="network, 100 replayed examples a step, full buffers; methods take their steps in turns",
-    setting=cifar100.short,
+    setting=common.short,
     parts=lambda setting: {},
     metrics=_PIECES,
     numbers={
