@@ -13,7 +13,7 @@ from coldstream.data import DATASETS, Dataset
 from coldstream.lab import config
 from coldstream.lab.records import Confusion
 from coldstream.models import MODELS
-from coldstream.paper import EXPERIMENTS, get_experiment, pages, results
+from coldstream.paper import EXPERIMENTS, get_experiment, pages, results, runs_named
 from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting
 from coldstream.paper.verdicts import judge, judge_claim
 from coldstream.report.kept import KeptEvent, KeptPart, KeptResults, KeptRun, keep
@@ -129,6 +129,46 @@ def test_parts_of_the_paper(experiment):
 def test_arms_of_the_paper(experiment, part):
     wanted = set(SETTINGS[experiment][part]["arms"])
     assert wanted in ({"*"}, set(configs(experiment)[part]["learners"]))
+
+
+DESK = [name for name, experiment in EXPERIMENTS.items() if "desk" in experiment.scales]
+
+
+@pytest.mark.parametrize("name", DESK)
+def test_a_run_at_desk_scale_is_of_one_learner(name):
+    """Each learner of each part once, under a name of its own; a claim is about learners that there are."""
+    experiment = EXPERIMENTS[name]
+    parts, runs = experiment.configs("desk"), experiment.runs("desk")
+    assert [(run.part, *run.learners) for run in runs] == [
+        (part, arm) for part in parts for arm in parts[part]["learners"]
+    ]
+    assert len({run.tree["name"] for run in runs}) == len(runs)
+    for run in runs:
+        assert run.tree["learners"] == {run.learners[0]: parts[run.part]["learners"][run.learners[0]]}
+        place = f"paper/{name}/{run.part}/{run.learners[0]}"
+        assert runs_named(place, "desk") == {name: [run]}
+        assert run.tree["data"] == {"name": "cifar100"}  # whole
+    for claim in experiment.claims_at("desk"):
+        assert claim.comparisons
+        for part, arm in (ref for one in claim.comparisons for ref in (one.better, one.worse)):
+            assert arm in parts[part]["learners"]
+
+
+def test_tables_share_runs_at_desk_scale():
+    """What is the same in two tables is run once."""
+    tables = ("fig:cifar100_cssl", "tab:cc_cifar100", "fig:cifar_acc_track")
+    one, two, three = (EXPERIMENTS[name].configs("desk")["CIFAR100"] for name in tables)
+    shared = {
+        "REMIND": "REMIND",
+        "Deep SLDA": "Deep SLDA",
+        "CSSL, 90-150 Mb": "CSSL, 150 Mb",
+        "CSSL, 30 Mb": "CSSL, 30 Mb",
+    }
+    for name, other in shared.items():
+        assert one["learners"][name] == two["learners"][other]
+    assert one["learners"]["CSSL, 90-150 Mb"] == three["learners"]["CSSL"]
+    for key in ("data", "stream", "learner", "base", "offline"):
+        assert one[key] == two[key] == three[key]
 
 
 # Settings.

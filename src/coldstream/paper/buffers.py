@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coldstream.paper.catalog import Claim, PaperExperiment, Setting, Settings, each_better
-from coldstream.paper.common import CODEC, SHORT, cssl, short
+from coldstream.paper.common import CODEC, DESK, SHORT, cssl, short
 
 
 def _compression(setting: Setting) -> dict[str, Settings]:
@@ -45,7 +45,7 @@ COMPRESSION = PaperExperiment(
         Claim("4 bits and 66% are too much", each_better("CIFAR100", ["8 bit, 100%", "6 bit, 66%"], "4 bit, 66%")),
         Claim("Resizing to 50% is too much", each_better("CIFAR100", ["8 bit, 100%", "8 bit, 66%"], "8 bit, 50%")),
     ),
-    about={"lab": SHORT},
+    about={"lab": SHORT, "desk": DESK},
 )
 
 
@@ -88,13 +88,17 @@ CONSOLIDATION = PaperExperiment(
             each_better("CIFAR100", "6 bit, 66%", ["CutMix, at most 2 merges", "CutMix, at most 3 merges"]),
         ),
     ),
-    about={"lab": SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which."},
+    about={
+        "lab": SHORT + " α is 1.0; the paper gives its best of {0.1, 0.4, 0.8, 1.0, 1.2} without saying which.",
+        "desk": DESK + " α is 1.0.",
+    },
 )
 
 
 def _eviction(setting: Setting) -> dict[str, Settings]:
     arms = {}
-    for megabytes, share in ((30, 0.2), (60, 0.4), (90, 0.6), (120, 0.8)):
+    sizes = ((30, 0.2), (60, 0.4), (90, 0.6), (120, 0.8))
+    for megabytes, share in sizes[:1] if setting.desk else sizes:
         raw = {"codec": "raw", "capacity": setting.examples(share)}
         arms[f"random, {megabytes} Mb"] = cssl(setting, **raw)
         arms[f"reservoir, {megabytes} Mb"] = cssl(setting, **raw, evict="reservoir")
@@ -132,5 +136,8 @@ EVICTION = PaperExperiment(
             ),
         ),
     ),
-    about={"lab": SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths."},
+    about={
+        "lab": SHORT + " Mb are shares of the stream: 30 Mb a fifth of its images, 120 Mb four fifths.",
+        "desk": DESK,
+    },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -44,8 +44,12 @@ class Setting:
         return self.scale == "lab"
 
     def bytes(self, paper: str, share: float) -> str | int:
-        """Return a capacity: the paper's, or at lab scale the same share of the raw stream."""
-        return f"{round(share * self.images * self.image_bytes)}B" if self.lab else paper
+        """Return a capacity: the paper's, or at other scales the same share of the raw stream."""
+        return paper if self.scale == "paper" else f"{round(share * self.images * self.image_bytes)}B"
+
+    @property
+    def desk(self) -> bool:
+        return self.scale == "desk"
 
     def examples(self, share: float) -> int:
         """Return a capacity in examples: a share of those that come."""
@@ -173,6 +177,16 @@ class PaperExperiment:
             part: {"name": f"{self.slug}-{scale}" + (f"-{slug(part)}" if len(parts) > 1 else ""), **tree}
             for part, tree in parts.items()
         }
+
+    def claims_at(self, scale: str) -> list[Claim]:
+        """Return the claims, each with the comparisons of learners that there are at a scale."""
+        if self.measured is not None:
+            return list(self.claims)
+        arms = {(part, name) for part, tree in self.configs(scale).items() for name in tree["learners"]}
+        return [
+            replace(claim, comparisons=tuple(one for one in claim.comparisons if {one.better, one.worse} <= arms))
+            for claim in self.claims
+        ]
 
     def runs(self, scale: str) -> list[PaperRun]:
         """Return the runs: one a part, and at desk scale, where a run takes hours, one a learner."""

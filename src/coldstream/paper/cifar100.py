@@ -15,6 +15,7 @@ from coldstream.paper.catalog import (
 from coldstream.paper.common import (
     CROPS,
     CROPS_ONLY,
+    DESK,
     FULL,
     IMAGENET,
     LONG,
@@ -32,7 +33,7 @@ from coldstream.paper.common import (
 
 def _everything(setting: Setting) -> Settings:
     """Return a buffer for all images; at lab scale raw, so that tables can share runs."""
-    return {"codec": "raw", "capacity": None} if setting.lab else {"capacity": "150MB"}
+    return {"codec": "raw", "capacity": None} if setting.lab else {"capacity": setting.bytes("150MB", 1.0)}
 
 
 def _capacities(setting: Setting) -> dict[str, Settings]:
@@ -53,9 +54,12 @@ def _by_capacity(setting: Setting) -> dict[str, Settings]:
     arms |= {f"ExStream, {30 * k} Mb": exstream(setting, k / 5) for k in range(1, 6)}
     arms |= {"Deep SLDA": slda(setting), "REMIND": remind(setting)}
     arms["REMIND + extra params"] = remind(setting, extra_params=True)
+    if setting.desk:
+        arms = {name: arm for name, arm in arms.items() if name not in _NOT_AT_DESK}
     return {"CIFAR100": setting.experiment(arms)}
 
 
+_NOT_AT_DESK = ("CSSL, 60 Mb", "CSSL + pre-train, 60 Mb", *(f"ExStream, {size} Mb" for size in (60, 90, 120, 150)))
 _SIZES = ("30 Mb", "60 Mb", "90-150 Mb")
 
 CAPACITY = PaperExperiment(
@@ -97,7 +101,7 @@ CAPACITY = PaperExperiment(
             ),
         ),
     ),
-    about={"lab": SHORT},
+    about={"lab": SHORT, "desk": DESK},
     figures=(Figure("capacity", "Ω_all by capacity"),),
 )
 
@@ -115,11 +119,16 @@ AUGMENTATIONS = {
     "CM + RA": f"{CROPS}|randaugment(1, 9)|cutmix(0.8)",
     "MU + CM + RA": f"{CROPS}|randaugment(1, 9)|{MIX}",
 }
+_ALL = "MU + CM + AA"
 _ALPHAS = (0.1, 0.4, 0.8, 1.0, 1.2)
 
 
 def _augmentation(setting: Setting) -> dict[str, Settings]:
     whole = {"codec": "raw", "capacity": None}
+    if setting.desk:
+        arms = {name: cssl(setting, **whole, augment=AUGMENTATIONS[name]) for name in ("none", "MU + CM", "AA", _ALL)}
+        sizes = {"policies": "resnet14-16", "fewer parameters": "resnet8-16", "more parameters": "resnet18-20"}
+        return {part: setting.experiment(arms, learner={"model": model}) for part, model in sizes.items()}
     parts = {
         "policies": setting.experiment(
             {name: cssl(setting, **whole, augment=policy) for name, policy in AUGMENTATIONS.items()}
@@ -177,7 +186,8 @@ AUGMENTATION = PaperExperiment(
     about={
         "lab": LONG
         + " RandAugment is one operation of magnitude 9; both grids ran on the short stream (20 classes of 100 "
-        "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round."
+        "images, B = 32), one seed, Mixup's α with CutMix's at 0.8 and the other way round.",
+        "desk": DESK + " Everything is stored raw. Fewer parameters are 84,000, more are 1.1 million.",
     },
 )
 
@@ -187,7 +197,7 @@ def _calibration(setting: Setting) -> dict[str, Settings]:
     none = {"augment": CROPS}
     # Images for ImageNet's network are larger, so that bytes would say something else: as many images as without.
     few, many, pre = small, large, setting.pretrained
-    if not setting.lab:
+    if setting.scale == "paper":
         few, many, pre = {"capacity": 19_723}, {"capacity": None}, IMAGENET
     arms = {
         "ExStream": exstream(setting),
@@ -200,6 +210,9 @@ def _calibration(setting: Setting) -> dict[str, Settings]:
         "CSSL, 150 Mb": cssl(setting, **large),
         "CSSL, no aug., 150 Mb": cssl(setting, **large, **none),
     }
+    if setting.desk:
+        del arms["ExStream"]  # an epoch over 50,000 prototypes for each example
+        return {"CIFAR100": setting.experiment(arms)}
     from coldstream.paper.imagenet import calibration
 
     return {"CIFAR100": setting.experiment(arms), "ImageNet": calibration(setting.scale)}
@@ -252,7 +265,8 @@ CALIBRATION = PaperExperiment(
     ),
     about={
         "lab": LONG
-        + " The part called ImageNet is on the stand-in that T:imagenet_cssl describes, CSSL with the full policy."
+        + " The part called ImageNet is on the stand-in that T:imagenet_cssl describes, CSSL with the full policy.",
+        "desk": DESK,
     },
 )
 
@@ -308,6 +322,13 @@ def _track(setting: Setting) -> dict[str, Settings]:
         "REMIND": remind(setting),
         "REMIND + extra params": remind(setting, extra_params=True),
     }
+    if setting.desk:  # the runs of fig:cifar100_cssl, tested after every 20 classes
+        del arms["ExStream"]
+        arms |= {
+            "CSSL": cssl(setting, **_everything(setting)),
+            "CSSL + pre-train": cssl(setting, **_everything(setting), **setting.pretrained),
+        }
+        return {"CIFAR100": setting.experiment(arms)}
     return {"CIFAR100": setting.experiment(arms, stream={"test_every": 1}, offline={"last_only": True})}
 
 
@@ -331,7 +352,10 @@ TRACK = PaperExperiment(
             ),
         ),
     ),
-    about={"lab": SHORT_STREAM + "class." + CROPS_ONLY},
+    about={
+        "lab": SHORT_STREAM + "class." + CROPS_ONLY,
+        "desk": DESK + " CSSL stores everything compressed: the runs of fig:cifar100_cssl.",
+    },
     figures=(Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),),
 )
 

@@ -109,7 +109,7 @@ def _at_scale(experiment: PaperExperiment, scale: str, results: KeptResults | No
         "scale": scale,
         "about": experiment.about[scale],
         "results": results,
-        "claims": [_claim(claim, values) for claim in experiment.claims],
+        "claims": [_claim(claim, values) for claim in experiment.claims_at(scale)],
     }
     if results is None:
         return section

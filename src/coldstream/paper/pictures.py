@@ -18,7 +18,8 @@ def draw(experiment: PaperExperiment, results: KeptResults, folder: Path) -> dic
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
     for figure in experiment.figures:
-        path = folder / f"{experiment.slug}-{figure.kind}.png"
+        scale = "" if results.scale == "lab" else f"-{results.scale}"
+        path = folder / f"{experiment.slug}-{figure.kind}{scale}.png"
         KINDS[figure.kind](path, experiment, figure, results)
         drawn[figure.title] = path
     return drawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coldstream.metrics import paired_by_seed
 from coldstream.paper.catalog import Claim, Comparison
 from coldstream.report.kept import Values
-from coldstream.report.verdicts import Verdict, all_of, corrected, is_above
+from coldstream.report.verdicts import Outcome, Verdict, all_of, corrected, is_above
 
 
 def judge(comparison: Comparison, values: Values) -> Verdict:
@@ -29,7 +29,9 @@ def judge(comparison: Comparison, values: Values) -> Verdict:
 def judge_claim(claim: Claim, values: Values) -> tuple[Verdict, list[Verdict]]:
     """Return the verdict on a claim and those on its comparisons: refuted if one is, confirmed if all are.
 
-    Those on comparisons are corrected for their number.
+    Those on comparisons are corrected for their number. A claim without any was not run.
     """
+    if not claim.comparisons:
+        return Verdict(Outcome.NOT_RUN), []
     verdicts = corrected([judge(comparison, values) for comparison in claim.comparisons])
     return all_of(verdicts), verdicts
