@@ -1,6 +1,6 @@
 """A finished run made by hand: files as the lab leaves them, without computing anything."""
 
-from coldstream.lab import config, records
+from coldstream.lab import reading, records
 from coldstream.lab.files import Folder
 from coldstream.metrics import reliability, summary
 
@@ -110,5 +110,5 @@ def write(path, learners, settings, *, ordering="class-incremental", seconds=5.0
     folder.write("summary.json", records.Results(name=path.name, ordering=ordering, tasks=data, learners=results))
     folder.write("timing.json", records.Timing(seconds=all_seconds or seconds * count, units=timing))
     folder.rewrite("metrics.jsonl", events)
-    folder.write("config.yaml", config.write_config(config.make_config({**settings, "name": path.name})))
+    folder.write("config.yaml", reading.write_config(reading.make_config({**settings, "name": path.name})))
     return records.FinishedRun(path)

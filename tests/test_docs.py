@@ -160,7 +160,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_example_experiment_is_a_config():
-    from coldstream.lab.config import make_config
+    from coldstream.lab.reading import make_config
     from coldstream.lab.yaml_files import read_config
 
     files = sorted((ROOT / "experiments").glob("*.yaml"))

@@ -14,9 +14,10 @@ from safetensors.torch import save_file
 from coldstream import CSSL
 from coldstream.cli import main
 from coldstream.lab import Experiment, make_config, run_jobs
-from coldstream.lab.config import DIGITS, learner_changes
+from coldstream.lab.config import DIGITS
 from coldstream.lab.keys import learner_version
 from coldstream.lab.names import settings_of
+from coldstream.lab.reading import learner_changes
 from coldstream.lab.records import FinishedRun
 from coldstream.lab.yaml_files import read_config
 from coldstream.learners import LEARNERS

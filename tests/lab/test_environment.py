@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from coldstream.lab import Experiment, environment, make_config
-from coldstream.lab.config import DIGITS, learner_changes, ran_with
+from coldstream.lab.config import DIGITS
+from coldstream.lab.learners import ran_with
+from coldstream.lab.reading import learner_changes
 from coldstream.lab.records import Environment
 from coldstream.lab.run import run_jobs
 from coldstream.report.pages import write_report

@@ -3,9 +3,10 @@
 import pytest
 import yaml
 
-from coldstream.lab.config import base_of, learner_settings, make_config, write_config
 from coldstream.lab.inputs import ExperimentInputs
+from coldstream.lab.learners import base_of, learner_settings
 from coldstream.lab.planning import make_plan
+from coldstream.lab.reading import make_config, write_config
 
 DATA = {"name": "digits", "classes": 2, "per_class": 4, "test_per_class": 4}
 SLDA = {"kind": "deep-slda", "model": "resnet8-16"}
@@ -57,7 +58,7 @@ def test_own_base_is_the_experiments_with_these_changes():
         ({"grid": {"ratte": [1]}}, "did you mean 'rate'"),
         ({"base": 5}, "some of augment, batch"),
         ({"base": {"classes": 2}}, "some of augment, batch"),
-        ({"base": {"epochs": -1}}, "learner 'er', base: setting 'epochs'"),
+        ({"base": {"epochs": -1}}, "setting 'learners.er.base.epochs': input should be"),
         ({"base": {"augment": "cropp"}}, "did you mean 'crop'"),
     ],
 )

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from coldstream.data import load_dataset, select
 from coldstream.lab import Experiment, Stopped, make_config, run_jobs
-from coldstream.lab.config import write_config
 from coldstream.lab.evaluation import evaluate
+from coldstream.lab.reading import write_config
 from coldstream.lab.records import FinalLearner, JobTiming, OfflineResult, PretrainResult
 from coldstream.learners import CSSL, ColdStart, DeepSLDA, OfflineRecipe
 from coldstream.streams import sorted_by_content

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from coldstream.cli import lists, main, progress
 from coldstream.lab import make_config
-from coldstream.lab.config import write_config
+from coldstream.lab.reading import write_config
 from coldstream.lab.records import FinishedRun
 from warm import Warm
 

@@ -13,8 +13,8 @@ from coldstream import CSSL
 from coldstream.cli import main
 from coldstream.data import digits
 from coldstream.lab import Experiment, Stopped, make_config, run_jobs
-from coldstream.lab.config import write_config
 from coldstream.lab.files import Folder
+from coldstream.lab.reading import write_config
 from coldstream.lab.records import FinishedRun, OfflineResult
 from coldstream.lab.references import best_references
 from coldstream.lab.units import unit_settings

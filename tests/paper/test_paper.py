@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coldstream.data import DATASETS, Dataset
-from coldstream.lab import config
+from coldstream.lab import config, learners
 from coldstream.lab.records import Confusion
 from coldstream.models import MODELS
 from coldstream.paper import EXPERIMENTS, get_experiment, pages, results, runs_named
@@ -45,7 +45,7 @@ def section(tree, name):
 def arm(tree, name):
     """A learner's settings as an experiment resolves them: defaults, what all have in common, what it has beside."""
     settings = tree["learners"][name]
-    return {**config._settings_of(config.learner_class(settings["kind"])), **tree["learner"], **settings}
+    return {**learners.all_settings(learners.learner_class(settings["kind"])), **tree["learner"], **settings}
 
 
 def differences(wanted, given):

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coldstream.lab.config import make_config
 from coldstream.lab.inputs import ExperimentInputs
+from coldstream.lab.reading import make_config
 from coldstream.paper import EXPERIMENTS, search
 from coldstream.report.kept import KeptPart, KeptResults, KeptRun, read_kept
 

@@ -65,8 +65,9 @@ def run(
     `--set learner.capacity=10KB`, `--set stream.ordering=iid --set stream.test_every=null`.
     """
     from coldstream.lab import Experiment, make_config
-    from coldstream.lab.config import DIGITS, learner_changes
+    from coldstream.lab.config import DIGITS
     from coldstream.lab.names import settings_of
+    from coldstream.lab.reading import learner_changes
 
     changes = [*(set or []), *([f"seeds={seed}"] if seed else [])]
     if resume is not None:

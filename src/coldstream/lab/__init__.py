@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from coldstream._lazy import attribute_loader
 
 if TYPE_CHECKING:
-    from coldstream.lab.config import Config, make_config
+    from coldstream.lab.config import Config
     from coldstream.lab.experiment import Experiment
     from coldstream.lab.jobs import Stopped
+    from coldstream.lab.reading import make_config
     from coldstream.lab.run import run_jobs
 
 __all__ = ["Config", "Experiment", "Stopped", "make_config", "run_jobs"]
@@ -17,7 +18,7 @@ __getattr__ = attribute_loader(
         "Config": "config",
         "Experiment": "experiment",
         "Stopped": "jobs",
-        "make_config": "config",
+        "make_config": "reading",
         "run_jobs": "run",
     },
 )

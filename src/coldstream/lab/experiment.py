@@ -44,10 +44,10 @@ class Experiment:
     @classmethod
     def create(cls, config: Config, path: Path) -> Experiment:
         """Plan a run in a new folder, or in one that has the same config; seeds may have been added."""
-        from coldstream.lab.config import write_config
         from coldstream.lab.environment import describe_environment
         from coldstream.lab.inputs import ExperimentInputs
         from coldstream.lab.planning import make_plan
+        from coldstream.lab.reading import write_config
 
         text = write_config(config)
         _refuse_other_config(config, text, path)
@@ -63,7 +63,7 @@ class Experiment:
     @classmethod
     def resume(cls, path: Path) -> Experiment:
         """Plan the run in a folder again: what its code or data have changed is computed anew."""
-        from coldstream.lab.config import make_config
+        from coldstream.lab.reading import make_config
         from coldstream.lab.saved import saved_settings
 
         _refuse_no_run(path)
@@ -82,7 +82,7 @@ class Experiment:
 
     @cached_property
     def config(self) -> Config:
-        from coldstream.lab.config import make_config
+        from coldstream.lab.reading import make_config
         from coldstream.lab.saved import saved_settings
 
         return make_config(saved_settings(self.folder.path))
@@ -173,7 +173,7 @@ def _refuse_other_config(config: Config, text: str, path: Path) -> None:
     """
     import yaml
 
-    from coldstream.lab.config import changes_between
+    from coldstream.lab.reading import changes_between
     from coldstream.lab.saved import planned_hash, saved_settings
 
     if (path / "config.yaml").is_file():

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from coldstream.data import Dataset, load_dataset, select
-from coldstream.lab.config import Config, DataConfig, PretrainConfig, load_object
+from coldstream.lab.config import Config, DataConfig, PretrainConfig
+from coldstream.lab.learners import load_object
 from coldstream.streams import Task, TaskStream, make_task_stream, read_class_order, sorted_by_content
 
 

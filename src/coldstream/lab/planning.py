@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from coldstream.lab.config import Config, ran_with
+from coldstream.lab.config import Config
 from coldstream.lab.inputs import ExperimentInputs
+from coldstream.lab.learners import ran_with
 from coldstream.lab.plan import Plan, PlannedPretraining, PlannedReference, PlannedUnit
 from coldstream.lab.pretraining import plan_pretraining
 from coldstream.lab.records import TaskData

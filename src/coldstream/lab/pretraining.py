@@ -9,12 +9,13 @@ import safetensors.torch
 
 from coldstream.checkpoint import write_atomically
 from coldstream.data import Dataset
-from coldstream.lab.config import NETWORK, PRETRAINED, Config, Settings, learner_settings
+from coldstream.lab.config import NETWORK, PRETRAINED, Config, Settings
 from coldstream.lab.environment import describe_environment
 from coldstream.lab.evaluation import evaluate
 from coldstream.lab.inputs import ExperimentInputs
 from coldstream.lab.jobs import Job, Stopped, Watch
 from coldstream.lab.keys import key_of, learner_version
+from coldstream.lab.learners import learner_settings
 from coldstream.lab.plan import PlannedPretraining
 from coldstream.lab.records import JobTiming, PretrainResult
 from coldstream.learners import CSSL

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from coldstream.lab.config import NETWORK, Config, Settings, learner_settings
+from coldstream.lab.config import NETWORK, Config, Settings
 from coldstream.lab.environment import describe_environment
 from coldstream.lab.evaluation import evaluate
 from coldstream.lab.inputs import ExperimentInputs
 from coldstream.lab.jobs import Job, Stopped, Watch
 from coldstream.lab.keys import content_of, key_of, learner_version
+from coldstream.lab.learners import learner_settings
 from coldstream.lab.plan import PlannedReference
 from coldstream.lab.records import JobTiming, OfflineResult, Reference, Task
 from coldstream.learners import CSSL

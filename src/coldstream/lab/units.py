@@ -13,13 +13,14 @@ from typing import Any
 
 from coldstream import metrics
 from coldstream.checkpoint import MANIFEST, Saving, read_manifest
-from coldstream.lab.config import Config, Settings, asks_for_base_init, base_of, learner_settings, per_update
+from coldstream.lab.config import Config, Settings
 from coldstream.lab.environment import describe_environment
 from coldstream.lab.evaluation import Evaluation
 from coldstream.lab.files import Seal
 from coldstream.lab.inputs import ExperimentInputs
 from coldstream.lab.jobs import Job, Stopped, Watch
 from coldstream.lab.keys import content_of, key_of, learner_version
+from coldstream.lab.learners import asks_for_base_init, base_of, learner_settings, per_update
 from coldstream.lab.plan import PlannedUnit
 from coldstream.lab.records import Buffer, EventResult, FinalLearner, UnitTiming
 from coldstream.lab.tensorboard import TensorBoardLog

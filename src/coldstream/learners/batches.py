@@ -196,7 +196,6 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
         with self._changes.change("end_batch"):
             self._engine, task.head, task.steps = trained.engine, trained.head, trained.steps
             take_over()
-            self._shed(task)
             task.classes.taught = set(task.present())
             task.until = task.buffer.index.next_serial
 
@@ -205,11 +204,11 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
         """Return a network trained on what is stored; `fresh` are the classes of which examples waited."""
 
     def _after_training(self, task: Waiting, fresh: set[int], engine: Engine) -> Callable[[], None]:
-        """Compute what else follows from a network just trained; return what puts it into the task's state."""
-        return lambda: None
+        """Compute what else follows from a network just trained; return what puts it into the task's state.
 
-    def _shed(self, task: Waiting) -> None:
-        """Drop stored examples that the method does not keep after their batch."""
+        It also drops stored examples that the method does not keep after their batch.
+        """
+        return lambda: None
 
     def _fit(
         self,

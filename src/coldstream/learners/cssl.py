@@ -19,7 +19,8 @@ from coldstream.learners.replaying import Rates, ReplaySettings
 from coldstream.learners.settings import PolicyText, checked
 from coldstream.learners.steps import Batch, Steps
 from coldstream.learners.tasks import TaskState
-from coldstream.learners.training.engine import Engine, check_compile
+from coldstream.learners.training.engine import Engine
+from coldstream.learners.training.options import check_compile
 from coldstream.learners.training.prefetch import check_prefetch
 from coldstream.replay.codecs import check_chain
 

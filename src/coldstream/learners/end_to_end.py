@@ -120,12 +120,10 @@ class EndToEnd(BatchLearner[EndToEndTask]):
 
         def take_over() -> None:
             task.herded, task.heads = herded, heads
+            if self.settings.exemplars is not None:
+                task.shed()
 
         return take_over
-
-    def _shed(self, task: EndToEndTask) -> None:
-        if self.settings.exemplars is not None:
-            task.shed()
 
     def _task_state(self, task: EndToEndTask) -> State:
         plain, arrays = super()._task_state(task)

@@ -104,12 +104,10 @@ class ICaRL(BatchLearner[ICaRLTask]):
 
         def take_over() -> None:
             task.herded, task.means = herded, means
+            if self.settings.exemplars is not None:
+                task.shed()
 
         return take_over
-
-    def _shed(self, task: ICaRLTask) -> None:
-        if self.settings.exemplars is not None:
-            task.shed()
 
     def _mean(self, task: ICaRLTask, engine: Engine, exemplars: Slots) -> NDArray[np.float64]:
         """Return the mean of a class's exemplars, scaled to length 1."""

@@ -19,7 +19,7 @@ from coldstream.augment import Policy
 from coldstream.data import Dataset
 from coldstream.labels import MAX_DEPTH, Label, as_label, from_json, shown
 from coldstream.learners.inputs import sides, warn, whole
-from coldstream.learners.training.engine import (
+from coldstream.learners.training.options import (
     MEMORY_FORMATS,
     PRECISIONS,
     Normalise,

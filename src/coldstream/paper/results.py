@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from coldstream import metrics
-from coldstream.lab.config import Config, changes_between, make_config, write_config
+from coldstream.lab.config import Config
 from coldstream.lab.environment import describe_environment
 from coldstream.lab.files import Folder
 from coldstream.lab.keys import key_of
+from coldstream.lab.reading import changes_between, make_config, write_config
 from coldstream.lab.records import Confusion, EventNumbers, FinishedRun, Results, UnitResult
 from coldstream.lab.saved import saved_settings
 from coldstream.paper.catalog import PaperExperiment, Settings

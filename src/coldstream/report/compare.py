@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coldstream.lab.config import changes_between
+from coldstream.lab.reading import changes_between
 from coldstream.lab.records import FinishedRun, LearnerResult
 from coldstream.lab.saved import saved_settings
 from coldstream.metrics import paired_by_seed, summary

@@ -173,7 +173,7 @@ def machine_note(results: KeptResults) -> str:
 
 def code_today(kind: str) -> str:
     """Return the hash of the code that a learner's results would be computed with now."""
-    from coldstream.lab.config import learner_class
     from coldstream.lab.keys import learner_version
+    from coldstream.lab.learners import learner_class
 
     return learner_version(learner_class(kind))
