@@ -342,7 +342,8 @@ def learners() -> None:
 @app.command()
 def bench(
     parts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last six.")
+        list[str] | None,
+        typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last seven."),
     ] = None,
     peers: Annotated[
         bool, typer.Option("--peers", help="Also others' replay beside ours; needs the extra of that name.")
@@ -355,8 +356,8 @@ def bench(
 ) -> None:
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
-    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, peers, buffer, slda,
-    remind or timing.
+    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, shared, peers, buffer,
+    slda, remind or timing.
     Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
     """
     _find_benchmarks()
