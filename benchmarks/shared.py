@@ -12,15 +12,18 @@ import numpy as np
 import torch
 
 from benchmarks.measuring import Bench, Times
+from coldstream import SPIN
 
 SIDE = 16
 BOUNDED, UNBOUNDED = "bounded spin", "OpenMP's own spin"
 WAYS: dict[str, dict[str, str]] = {
-    BOUNDED: {},
+    BOUNDED: SPIN,
     UNBOUNDED: {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"},
     "one thread": {"OMP_NUM_THREADS": "1"},
 }
-"""Environments: the package's own, the defaults of both builds of OpenMP, and one thread, which waits for none."""
+"""Environments: the package's own, the defaults of both builds of OpenMP, and one thread, which waits for none.
+
+They are given to a new process: here torch may be imported before the package."""
 _WAITING = ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coldstream.learners import CSSL, ColdStart, Learner
     from coldstream.sklearn_adapter import ColdStreamClassifier
 
-_SPIN = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "0"}
+SPIN = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "0"}
 """How long OpenMP's threads spin while they wait for each other, in GNU's builds and in LLVM's and Intel's."""
 
 
@@ -23,7 +23,7 @@ def _bound_spin() -> None:
     no effect on this process, and none is wanted on others.
     """
     if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
-        for name, value in _SPIN.items():
+        for name, value in SPIN.items():
             os.environ.setdefault(name, value)
 
 
