@@ -17,6 +17,7 @@ from benchmarks.disk import disk
 from benchmarks.measuring import QUICK, Bench, Scale, threads
 from benchmarks.peers import check_peers, peers
 from benchmarks.remind import remind
+from benchmarks.shared import shared
 from benchmarks.slda import slda
 from benchmarks.timing import pieces, timing
 from coldstream.parsing import unknown
@@ -36,13 +37,14 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "checkpoint": parts.checkpoint,
     "memory": parts.memory,
     "cold": parts.cold,
+    "shared": shared,
     "peers": peers,
     "buffer": buffer,
     "slda": slda,
     "remind": remind,
     "timing": timing,
 }
-_ASKED_FOR = ("cold", "peers", "buffer", "slda", "remind", "timing")
+_ASKED_FOR = ("cold", "shared", "peers", "buffer", "slda", "remind", "timing")
 
 
 def run_bench(

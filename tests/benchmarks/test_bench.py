@@ -2,12 +2,17 @@
 
 import json
 import math
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
-from benchmarks import PARTS, growth, measuring, run_bench
+from benchmarks import PARTS, growth, measuring, pace, run_bench
 from benchmarks.measuring import Bench, Scale
 from benchmarks.workloads import (
     BareStep,
@@ -21,6 +26,7 @@ from coldstream.learners.training.engine import Engine
 from coldstream.models import Body
 from coldstream.replay import ReplayBuffer
 
+ROOT = Path(__file__).parents[2]
 TINY = Scale(
     *(0.01, 2, 2, 0.001),
     stored=120,
@@ -144,6 +150,7 @@ CHEAP = {
     "step": 2 + 2 + 3 + 1 + 2 + 3 + 3 + 1,
     "sizes": 2,
     "cold": 4 * 3,
+    "shared": 3 * 3,
     "batch": 2 * 2 * 2,
     "storage": 5,
     "disk": 7,
@@ -167,7 +174,9 @@ def test_a_run(tmp_path):
         assert row["to"] is None or row["to"] in names or row["to"].startswith("bare gather")
     assert written["environment"]["threads"] == 1
     page = (tmp_path / "bench.md").read_text()
-    assert page.startswith("`coldstream bench step sizes cold batch storage disk checkpoint buffer --threads 1` made")
+    assert page.startswith(
+        "`coldstream bench step sizes cold shared batch storage disk checkpoint buffer --threads 1` made"
+    )
     assert all(f"\n## {part}\n" in page for part in CHEAP)
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     for model in ("linear", "resnet8-16"):
@@ -193,6 +202,26 @@ def test_growth(capsys):
     bytes_used = json.loads(last)
     assert bytes_used["packed"] == 250 * 1521
     assert bytes_used["grown"] is None or 0 <= bytes_used["grown"] < 50e6
+
+
+def test_a_busy_process_ends_with_its_context_and_with_its_parent():
+    with pace.busy_process() as child:
+        assert child.poll() is None
+    assert child.poll() is not None
+    code = """
+import os
+from benchmarks.pace import busy_process
+context = busy_process()
+print(context.__enter__().pid, flush=True)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    for _ in range(100):
+        if not psutil.pid_exists(int(done.stdout)) or psutil.Process(int(done.stdout)).status() == "zombie":
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("it outlived the process that started it")
 
 
 def test_an_unknown_part(tmp_path):

@@ -46,12 +46,77 @@ def test_one_example_changes_little():
     assert 1 < confidence.temperature < 4
 
 
-def test_looks_are_a_small_part_of_the_work():
-    confidence = Confidence()
-    confidence.held = list(range(25))
-    assert [confidence.is_due(10.0) for _ in range(9)] == [False, False, True] * 3
+def held_out(count, labels=3):
+    """Return a buffer in which all examples are held out, and the confidence that knows them."""
+    buffer, confidence = ReplayBuffer((2, 2, 3)), Confidence()
+    for id in range(count):
+        buffer.store(buffer.compress(np.zeros((2, 2, 3), np.uint8)), id % labels, id, held_out=True)
+    confidence.held = list(range(count))
+    return buffer, confidence
+
+
+def step(buffer, confidence, budget, rows=3, logits=None):
+    """Look at what is due; return how many that are, and of how many a finished round is."""
+    due = confidence.due(buffer, budget)
+    if due:
+        confidence.look(due, np.ones((len(due), rows)) if logits is None else logits[[*due.values()]])
+    finished = confidence.finish_round(buffer, rows)
+    return len(due), finished and len(finished[1])
+
+
+def test_looks_are_spread_over_the_steps_of_a_round():
+    buffer, confidence = held_out(25)
+    assert [step(buffer, confidence, 10.0) for _ in range(6)] == [(10, None), (10, None), (5, 25)] * 2
+    assert [step(buffer, confidence, 7.5)[0] for _ in range(5)] == [7, 8, 7, 3, 7]
+    few, confidence = held_out(4)
+    assert [step(few, confidence, 10.0) for _ in range(3)] == [(4, 4)] * 3
     confidence.held = []
-    assert not confidence.is_due(10.0)
+    assert step(few, confidence, 10.0) == (0, None)
+
+
+def test_a_round_has_the_logits_of_each_example():
+    buffer, confidence = held_out(7)
+    given = np.random.default_rng(0).normal(size=(7, 3))
+    assert step(buffer, confidence, 4.0, logits=given) == (4, None)
+    due = confidence.due(buffer, 4.0)
+    confidence.look(due, given[[*due.values()]])
+    logits, slots = confidence.finish_round(buffer, 3)
+    np.testing.assert_array_equal(logits, given[slots])
+    assert sorted(slots.tolist()) == list(range(7))
+
+
+def test_a_class_that_came_after_a_look_had_no_chance():
+    buffer, confidence = held_out(6)
+    step(buffer, confidence, 3.0, rows=2, logits=np.array([[2.0, -1.0]] * 6))
+    due = confidence.due(buffer, 3.0)
+    confidence.look(due, np.array([[2.0, -1.0, 0.5]] * 3))
+    logits, _ = confidence.finish_round(buffer, 3)
+    assert (logits[:3, :2] == [2.0, -1.0]).all()
+    assert (logits[:3, 2] < -1e5).all()
+    labels = np.array([0, 1, 0, 1, 2, 0])
+    parts = [(logits[:3, :2], labels[:3]), (logits[3:], labels[3:])]
+    grid = np.linspace(-3, 3, 6001)
+    best = grid[int(np.argmin([sum(loss(z, y, log) for z, y in parts) + PRIOR * log**2 / 2 for log in grid]))]
+    assert fit_log_temperature(logits, labels) == pytest.approx(best, abs=2e-3)
+
+
+def test_edits_within_a_round():
+    buffer, confidence = held_out(10)
+    step(buffer, confidence, 6.0)
+    buffer.forget(0)
+    confidence.drop(buffer, 0)  # a smaller buffer: all but one go back to replay
+    assert len(confidence.held) == 1
+    assert step(buffer, confidence, 1.0)[1] == 1
+    buffer, confidence = held_out(10)
+    step(buffer, confidence, 6.0)
+    buffer.drop(buffer.index.find(2))  # evicted
+    confidence.look_again(3)  # relabelled
+    assert step(buffer, confidence, 4.0) == (4, None)
+    assert step(buffer, confidence, 4.0) == (1, 9)
+    step(buffer, confidence, 6.0)
+    confidence.release(buffer)
+    assert confidence.looks() == {}
+    assert step(buffer, confidence, 6.0) == (0, None)
 
 
 def test_kept_back_are_every_tenth_of_a_class_and_never_replayed():
@@ -101,7 +166,7 @@ def test_what_is_forgotten_is_not_looked_at():
     ids = [learner.learn_one(image, i % 2) for i, image in enumerate(IMAGES)]
     for id in ids:
         learner.forget(id)
-    assert learner.tasks[None].confidence.slots(learner.tasks[None].buffer) == {}
+    assert learner.tasks[None].confidence.due(learner.tasks[None].buffer, 10.0) == {}
     for i, image in enumerate(IMAGES[:20]):
         learner.learn_one(image, i % 2)
     assert len(learner.tasks[None].confidence.held) == 2
@@ -284,7 +349,9 @@ def test_the_right_answer_is_that_of_predictions():
     learner.learn_one(images[0], "once")
     learner.undo()  # a class that is not predicted
     rows = [0 if label == 3 else label for label in labels[:8].tolist()]
-    logits, right = learner._answers(learner.tasks[None], images[:8], rows)
+    logits, right = learner._answers(
+        learner.tasks[None], learner.engine.logits(learner.tasks[None].head, images[:8]), rows
+    )
     assert logits.shape == (8, 4)
     for row, column, label in zip(logits, right, labels[:8].tolist(), strict=True):
         assert column == (max((0, 3), key=lambda one: row[one]) if label in (0, 3) else label)
@@ -334,3 +401,60 @@ def test_what_is_learned_again_keeps_its_part(monkeypatch):
     assert sorted(learner.tasks[None].confidence.held) == held
     assert learner.tasks[None].buffer.index.held_out == 8
     assert tests == []  # what was learned before is no test
+
+
+def mid_round(**settings):
+    """Return a learner in the middle of a round: of more held-out examples than are looked at in a step."""
+    images, labels = clusters(140, 3)
+    learner = learn(images, labels, replay=20, **settings)  # two looks per step
+    while not 2 <= len(learner.tasks[None].confidence._looks) < len(learner.tasks[None].confidence.held) - 2:
+        learner.learn_one(images[0], 0)
+    return learner, images, labels
+
+
+@pytest.mark.parametrize("edit", [None, "forget", "relabel", "new class", "merge", "undo", "again"])
+def test_a_round_resumes_after_any_edit(edit, tmp_path):
+    learner, images, labels = mid_round()
+    confidence = learner.tasks[None].confidence
+    looked_at, looks = next(iter(confidence._looks)), len(confidence._looks)
+    match edit:
+        case "forget":
+            learner.forget(looked_at)
+        case "relabel":
+            learner.relabel(looked_at, (learner.tasks[None].buffer.label_of(looked_at) + 1) % 3)
+        case "new class":
+            learner.relabel(looked_at, "new")
+        case "merge":
+            learner.merge_classes(2, 0)
+        case "undo":
+            learner.undo()
+        case "again":
+            learner.learn_one(images[5], 1, id=looked_at)
+    if edit in ("forget", "relabel", "new class"):
+        assert looked_at not in confidence._looks
+        assert len(confidence._looks) == looks - 1
+    learner.save(tmp_path / "saved")
+    resumed = ColdStart.load(tmp_path / "saved")
+    assert resumed.fingerprint() == learner.fingerprint()
+    temperatures = set()
+    for _ in range(2):
+        for image, label in zip(images[:20], labels[:20].tolist(), strict=True):
+            for one in (learner, resumed):
+                one.learn_one(image, 0 if edit == "merge" and label == 2 else label)
+            temperatures.add(confidence.temperature)
+    assert resumed.fingerprint() == learner.fingerprint()
+    assert len(temperatures) > 2
+    assert max(temperatures) < 20
+
+
+def test_most_steps_look_at_as_many():
+    learner, images, labels = mid_round()
+    counts, look = [], Confidence.look
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Confidence, "look", lambda self, ids, logits: (counts.append(len(logits)), look(self, ids, logits))
+        )
+        for image, label in zip(images[:40], labels[:40].tolist(), strict=True):
+            learner.learn_one(image, label)
+    assert max(counts) == 2
+    assert len(counts) == 40

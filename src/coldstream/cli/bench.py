@@ -13,7 +13,8 @@ from coldstream.cli.output import complaints, say, show
 
 def bench(
     parts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last six.")
+        list[str] | None,
+        typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last seven."),
     ] = None,
     peers: Annotated[
         bool, typer.Option("--peers", help="Also others' replay beside ours; needs the extra of that name.")
@@ -26,8 +27,8 @@ def bench(
 ) -> None:
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
-    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, peers, buffer, slda,
-    remind or timing.
+    PART is step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, shared, peers, buffer,
+    slda, remind or timing.
     Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing else.
     """
     find_benchmarks()

@@ -155,20 +155,21 @@ class ColdStart(CSSL):
         if not self.settings.calibrate:
             return False
         if fair and known:
-            confidence.test(*self._answers(task, example.item[None], [row]))
+            logits = self.engine.logits(task.head, example.item[None])
+            confidence.test(*self._answers(task, logits, [row]))
         if confidence.duplicates and confidence.held:
             confidence.release(buffer)
         return confidence.wants(task.classes.counts[row])
 
     def _answers(
-        self, task: TaskState, items: NDArray[Any], rows: Sequence[int]
+        self, task: TaskState, logits: NDArray[np.float64], rows: Sequence[int]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return logits of all classes that can be predicted, and the right column: of merged ones, the likeliest."""
         seen, columns = set(task.classes.seen()), dict[int, list[int]]()
         shown = [row for row, into in enumerate(task.classes.into) if into in seen]
         for column, row in enumerate(shown):
             columns.setdefault(task.classes.into[row], []).append(column)
-        logits = self.engine.logits(task.head, items)[:, shown]
+        logits = logits[:, shown]
         right = [max(columns[row], key=lambda column: each[column]) for each, row in zip(logits, rows, strict=True)]
         return logits, np.array(right, np.int64)
 
@@ -194,14 +195,17 @@ class ColdStart(CSSL):
             self.engine.update(task.head, part.inputs, part.targets, rate, seed, step, loss=part.loss)
 
     def _calibrate(self, current: TaskState) -> None:
-        """Fit the temperature of each task on its held-out examples, where that is due."""
+        """Look at a few held-out examples of each task; fit its temperature when all were looked at."""
         shares = self.settings.shares_of(current, len(self.tasks))
         for task in self.tasks.values():
-            if _confidence(task).is_due(max(1.0, LOOKS * shares[task.number])):
-                slots = np.array([*_confidence(task).slots(task.buffer).values()], np.int64)
-                if len(slots):
-                    rows = task.buffer.index.labels.view[slots].tolist()
-                    _confidence(task).fit(*self._answers(task, task.buffer.items(slots), rows))
+            confidence, buffer = _confidence(task), task.buffer
+            due = confidence.due(buffer, max(1.0, LOOKS * shares[task.number]))
+            if due:
+                items = buffer.items(np.array([*due.values()], np.int64))
+                confidence.look(due, self.engine.logits(task.head, items))
+            if (finished := confidence.finish_round(buffer, task.rows)) is not None:
+                logits, slots = finished
+                confidence.fit(*self._answers(task, logits, buffer.index.labels.view[slots].tolist()))
 
     def _logits(self, task: TaskState, items: NDArray[Any]) -> NDArray[np.float64]:
         return super()._logits(task, items) / _confidence(task).temperature
@@ -214,6 +218,7 @@ class ColdStart(CSSL):
     def _relabelled(self, task: TaskState, key: int, row: int) -> None:
         if task.classes.counts[row] == 1:
             self._shorten_window(task, row)
+        _confidence(task).look_again(key)
 
     def _forgotten(self, task: TaskState, key: int) -> None:
         _confidence(task).drop(task.buffer, key)
@@ -223,8 +228,8 @@ class ColdStart(CSSL):
 
     def _task_state(self, task: TaskState) -> State:
         plain, arrays = super()._task_state(task)
-        return {**plain, "confidence": _confidence(task).state()}, arrays
+        return {**plain, "confidence": _confidence(task).state()}, {**arrays, **_confidence(task).looks()}
 
     def _restore_task(self, task: TaskState, plain: dict[str, Any], arrays: Arrays) -> None:
         super()._restore_task(task, plain, arrays)
-        _confidence(task).restore(plain["confidence"])
+        _confidence(task).restore(plain["confidence"], arrays)

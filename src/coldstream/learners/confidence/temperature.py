@@ -9,7 +9,9 @@ is the test, before it is learned.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ ENOUGH = 16
 _MEMBERS = 8
 _MEMORY = 0.98
 _STEPS, _LONGEST = 50, 0.5
+_NO_CHANCE = -1e6
 
 
 class Confidence:
@@ -38,13 +41,16 @@ class Confidence:
     Tests before learning come first: a Newton step on log T each, from T = 1, with the curvatures of earlier ones
     fading. Their result is the mean of a Gaussian prior on log T; T then maximises the posterior given the held-out
     examples. The precision of the prior is the sum of the tests' curvatures, which goes on fading while no more tests
-    are made, but at least `PRIOR`. T is fitted again on all held-out examples, with the network as it is then, once
-    the work in between makes that a small part of the cost. Where neighbours are near-duplicates none are held out.
+    are made, but at least `PRIOR`. Where neighbours are near-duplicates none are held out.
+
+    T is fitted again on all held-out examples in *rounds*. Each step looks at a few of them (`due`, `look`): the
+    network as it is then gives their logits. When all have been looked at (`finish_round`), T is fitted.
     """
 
     def __init__(self) -> None:
         self.held: list[int] = []
         self._log = self._earned = 0.0
+        self._looks: dict[int, NDArray[np.float64]] = {}
         self._first_log, self._first_curvature, self._since = 0.0, PRIOR, 0
         self._before: tuple[int, int] | None = None
         self._likeness = Likeness()
@@ -94,7 +100,8 @@ class Confidence:
 
     def hold(self, buffer: ReplayBuffer, id: int) -> None:
         """Register a held-out example that was stored; if there are too many, release some to replay."""
-        self.held = [*(other for other in self.slots(buffer) if other != id), id]
+        self.look_again(id)
+        self.held = [*(other for other, _ in self._slots(buffer) if other != id), id]
         self._release_some(buffer)
 
     def _release_some(self, buffer: ReplayBuffer) -> None:
@@ -110,16 +117,21 @@ class Confidence:
         """Release all to replay."""
         for id in self.held:
             buffer.release(id)
-        self.held, self._log = [], self._first_log
+        self.held, self._looks, self._log = [], {}, self._first_log
 
     def drop(self, buffer: ReplayBuffer, id: int) -> None:
         """Remove an example that was forgotten: of fewer stored examples, fewer are held out."""
         if not self.held:
             return
-        self.held = [other for other in self.slots(buffer) if other != id]
+        self.look_again(id)
+        self.held = [other for other, _ in self._slots(buffer) if other != id]
         self._release_some(buffer)
         if not self.held:
             self._log = self._first_log
+
+    def look_again(self, id: int) -> None:
+        """Take an example out of the logits of this round: it has changed, or its label, maybe to a later class."""
+        self._looks.pop(id, None)
 
     def merge(self, old: int, new: int) -> None:
         """Merge one class into another."""
@@ -127,26 +139,46 @@ class Confidence:
             self._before = self._before[0], new
         self.unseen.merge(old, new)
 
-    def slots(self, buffer: ReplayBuffer) -> dict[int, int]:
-        """Return the slots of the examples that are still held out, by id."""
-        slots = {id: buffer.index.find(id) for id in self.held}
-        return {id: slot for id, slot in slots.items() if slot is not None and buffer.index.is_held_out(slot)}
+    def _slots(self, buffer: ReplayBuffer, but: Iterable[int] = ()) -> Iterator[tuple[int, int]]:
+        """Yield id and slot of the examples that are still held out, `but` those with some ids."""
+        for id in self.held:
+            slot = None if id in but else buffer.index.find(id)
+            if slot is not None and buffer.index.is_held_out(slot):
+                yield id, slot
 
-    def is_due(self, budget: float) -> bool:
-        """Add to the budget of held-out examples that may be looked at; return whether it is enough for all."""
+    def due(self, buffer: ReplayBuffer, budget: float) -> dict[int, int]:
+        """Return the slots, by id, of the held-out examples to look at now, `budget` per call on average."""
         self._earned += budget
-        if not self.held or self._earned < len(self.held):
-            return False
-        self._earned = 0.0
-        return True
+        count, self._earned = int(self._earned), self._earned % 1
+        return dict(islice(self._slots(buffer, but=self._looks), count))
+
+    def look(self, ids: Iterable[int], logits: NDArray[np.float64]) -> None:
+        """Collect the logits (N, rows of the head) of examples that were due."""
+        self._looks.update(zip(ids, logits, strict=True))
+
+    def finish_round(self, buffer: ReplayBuffer, rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+        """If all held-out examples have been looked at, begin a new round; return logits (N, `rows`) and slots.
+
+        A class that came after an example was looked at had no chance there: its logit is far below the others.
+        """
+        if not self._looks or any(self._slots(buffer, but=self._looks)):
+            return None
+        looks, self._looks = self._looks, {}
+        slots = dict(self._slots(buffer))
+        if not slots:
+            return None
+        logits = np.full((len(slots), rows), _NO_CHANCE)
+        for row, id in zip(logits, slots, strict=True):
+            row[: len(looks[id])] = looks[id]
+        return logits, np.array([*slots.values()], np.int64)
 
     def fit(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
-        """Fit the temperature again, given the logits of all held-out examples."""
+        """Fit the temperature again, given the logits of all held-out examples, a round."""
         precision = max(PRIOR, self._first_curvature * _MEMORY**self._since)
         self._log = fit_log_temperature(logits, labels, self._first_log, self._log, precision)
 
     def state(self) -> dict[str, Any]:
-        """Return a JSON-ready form."""
+        """Return a JSON-ready form of all but the logits (`looks`)."""
         return {
             "held": self.held,
             "log": self._log,
@@ -157,8 +189,26 @@ class Confidence:
             "unseen": self.unseen.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+    def looks(self) -> dict[str, NDArray[Any]]:
+        """Return the logits that this round has collected, as named arrays."""
+        looks = [*self._looks.values()]
+        return (
+            {}
+            if not looks
+            else {
+                "looks.ids": np.array([*self._looks], np.int64),
+                "looks.lengths": np.array([len(logits) for logits in looks], np.int64),
+                "looks.values": np.concatenate(looks),
+            }
+        )
+
+    def restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what `state` and `looks` returned."""
+        self._looks = {}
+        if "looks.ids" in arrays:
+            ends = np.cumsum(arrays["looks.lengths"])
+            looks = np.split(arrays["looks.values"].astype(np.float64), ends[:-1])
+            self._looks = dict(zip(arrays["looks.ids"].tolist(), looks, strict=True))
         self.held = [int(id) for id in state["held"]]
         self._log, self._earned = float(state["log"]), float(state["earned"])
         (self._first_log, self._first_curvature), self._since = map(float, state["first"][:2]), int(state["first"][2])

@@ -46,14 +46,15 @@ class Average:
         self.body = copy.deepcopy(body, shared).eval()
         for parameter in self.body.parameters():
             parameter.requires_grad_(False)
+        self._twins = [*zip(body.modules(), self.body.modules(), strict=True)]
         # Asking for a state_dict at every update would take longer than averaging it.
         self._live = _places(body)
         self._averaged = _once([kept[name] for _, kept, name in _places(self.body)])
         self.updates, self.since = 0, 0.0
 
-    def share_buffers(self, body: nn.Module) -> None:
+    def share_buffers(self) -> None:
         """Share the network's buffers that have no average; the network may have replaced them."""
-        for live, twin in zip(body.modules(), self.body.modules(), strict=True):
+        for live, twin in self._twins:
             for name, value in live._buffers.items():
                 if value is None or not value.is_floating_point() or name in live._non_persistent_buffers_set:
                     twin._buffers[name] = value
