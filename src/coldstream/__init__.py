@@ -18,9 +18,9 @@ SPIN = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "0"}
 def _bound_spin() -> None:
     """Let OpenMP's threads sleep soon when they wait, where the user has not said how they are to wait.
 
-    By default they spin for milliseconds. Where another process wants the core, it has to wait meanwhile, and so does
-    the thread that they wait for (docs/performance.md). OpenMP reads this when torch is imported: after that it has
-    no effect on this process, and none is wanted on others.
+    By default they spin. Where another process wants the core, the thread that they wait for does not get it then
+    (docs/performance.md). OpenMP reads this when torch is imported: after that it has no effect on this process, and
+    none is wanted on others.
     """
     if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
         for name, value in SPIN.items():

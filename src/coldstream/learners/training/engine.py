@@ -26,7 +26,10 @@ from coldstream.learners.training.sgd import SGD
 from coldstream.models import Body, Head
 from coldstream.models.network import running_statistics_for_single_values, torch_generator
 
-_CHUNK = 256
+_CHUNK = 64
+"""Images per forward pass of a prediction. Activations of larger chunks are new memory each time, and the page faults
+make it a third slower (docs/performance.md)."""
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits, targets) -> the value to minimise."""
 
@@ -132,8 +135,6 @@ class Engine:
         self._sgd = SGD(momentum, weight_decay)
         self.velocity: dict[str, Tensor] = {}
         self.answering = _sharing_twin(self.body)
-        # Walking through the modules at every prediction would take a tenth as long as a small network.
-        self._twins = [*zip(self.body.modules(), self.answering.modules(), strict=True)]
         self.average = Average(self.body) if average else None
         self.draws = body.draws
         mean, std = NORMALISATIONS[normalize] if isinstance(normalize, str) else normalize
@@ -295,21 +296,14 @@ class Engine:
 
     def outputs(self, items: NDArray[np.generic], part: Callable[[Tensor], Tensor]) -> Tensor:
         """Return what a function of normalised inputs makes of items, without gradients, a chunk at a time."""
-        self._share_buffers()
+        if self.average:
+            self.average.share_buffers()
         with torch.inference_mode(), self._cast():
             chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
             return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
 
-    def _share_buffers(self) -> None:
-        """Let the modules that answer have the network's buffers, which a network of the user's own may replace."""
-        for live, twin in self._twins:
-            twin._buffers |= live._buffers
-        if self.average:
-            self.average.share_buffers()
-
     def teach(self, head: TrainedHead, inputs: Tensor) -> Tensor:
         """Return the logits of normalised inputs in evaluation mode, as targets for another network."""
-        self._share_buffers()
         with torch.no_grad(), self._cast():
             logits: Tensor = head(self.answering(inputs))
         return logits.to(self.dtype)
@@ -371,9 +365,15 @@ def _copy_into(tensor: Tensor, array: NDArray[Any] | None) -> None:
 
 
 def _sharing_twin(body: nn.Module) -> nn.Module:
-    """Return a copy of a module that shares its tensors and is in evaluation mode for good."""
+    """Return a copy of a module that shares its tensors and is in evaluation mode for good.
+
+    It shares the dicts of buffers too: a network of the user's own may replace them.
+    """
     shared: dict[int, Any] = {id(value): value for value in (*body.parameters(), *body.buffers())}
-    return copy.deepcopy(body, shared).eval()
+    twin = copy.deepcopy(body, shared).eval()
+    for live, other in zip(body.modules(), twin.modules(), strict=True):
+        other._buffers = live._buffers
+    return twin
 
 
 def _as(like: Tensor, array: NDArray[Any]) -> Tensor:
