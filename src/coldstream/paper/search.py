@@ -42,11 +42,12 @@ GRIDS: dict[str, Settings] = {
     },
     "exstream": {
         "kind": "exstream",
-        "per_class": 50,
+        "per_class": BYTES // (20 * 264),  # 64 numbers in float32, and a count
         "grid": {"rate": [5e-4, 2e-3, 8e-3], "base.epochs": [50, 100, 200]},
     },
     "linear-probe": {
         "kind": "linear-probe",
+        "capacity": f"{BYTES}B",
         "grid": {"rate": _rates(0.03, 0.1, 0.3), "base.epochs": [50, 100, 200]},
     },
     "gdumb": {

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+_Buffers = dict[str, Tensor | None]
+
 SHORTEST = 4
 """The averaging window, in updates, right after a new class."""
 PART = 1 / 8
@@ -46,7 +48,8 @@ class Average:
         self.body = copy.deepcopy(body, shared).eval()
         for parameter in self.body.parameters():
             parameter.requires_grad_(False)
-        self._twins = [*zip(body.modules(), self.body.modules(), strict=True)]
+        # A few places: walking through all modules at every prediction would take longer.
+        self._shared = _without_average(body, self.body)
         # Asking for a state_dict at every update would take longer than averaging it.
         self._live = _places(body)
         self._averaged = _once([kept[name] for _, kept, name in _places(self.body)])
@@ -54,10 +57,8 @@ class Average:
 
     def share_buffers(self) -> None:
         """Share the network's buffers that have no average; the network may have replaced them."""
-        for live, twin in self._twins:
-            for name, value in live._buffers.items():
-                if value is None or not value.is_floating_point() or name in live._non_persistent_buffers_set:
-                    twin._buffers[name] = value
+        for live, twin, name in self._shared:
+            twin[name] = live[name]
 
     def shorten(self, average: dict[str, Tensor], row: int, classes: int) -> None:
         """Shorten the averaging window: the class of this row of the head is new, one of so many."""
@@ -129,6 +130,16 @@ def _places(body: nn.Module) -> list[tuple[str, dict[str, Tensor | None], str]]:
         for kept in (module._parameters, module._buffers)
         for name in kept
         if name not in module._non_persistent_buffers_set
+    ]
+
+
+def _without_average(live: nn.Module, twin: nn.Module) -> list[tuple[_Buffers, _Buffers, str]]:
+    """Return where two copies of a module keep the buffers that have no average: both dicts, and the key."""
+    return [
+        (one._buffers, other._buffers, name)
+        for one, other in zip(live.modules(), twin.modules(), strict=True)
+        for name, value in one._buffers.items()
+        if value is None or not value.is_floating_point() or name in one._non_persistent_buffers_set
     ]
 
 
