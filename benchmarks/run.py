@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks import parts, report
 from benchmarks.buffer import buffer
+from benchmarks.default import default
 from benchmarks.disk import disk
 from benchmarks.measuring import QUICK, Bench, Scale, threads
 from benchmarks.peers import check_peers, peers
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PARTS: dict[str, Callable[[Bench], None]] = {
+    "default": default,
     "step": parts.step,
     "networks": parts.networks,
     "parts": parts.ladder,

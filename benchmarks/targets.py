@@ -45,7 +45,34 @@ class Judgement:
 
 _RESNETS = {"resnet18-cifar": "ResNet18 (the paper's, for 32x32)", "resnet18": "ResNet18 (torchvision's, at 32x32)"}
 
+_AT = "resnet8-16 at {} px, B = 100"
+
 TARGETS = (
+    *(
+        Target(
+            f"default, {side} pixels: learn_one to bare step",
+            "default",
+            _AT.format(side),
+            "learn_one",
+            "bare step",
+            most,
+        )
+        for side, most in ((8, 1.15), (16, 1.10), (32, 1.05))
+    ),
+    *(
+        Target(
+            f"default, {side} pixels: predict_one to bare forward pass",
+            *("default", _AT.format(side), "predict_one", "bare forward pass of an image", 1.15),
+        )
+        for side in (8, 16, 32)
+    ),
+    *(
+        Target(
+            f"default, {side} pixels: 99th percentile of steps to the median",
+            *("default", _AT.format(side), "99th percentile of steps", "median step", 1.5),
+        )
+        for side in (8, 16, 32)
+    ),
     Target(
         "linear, full policy: not slower than the reference step",
         *("peers", "linear", "learn_one, full policy", "reference step", 1.0),

@@ -101,10 +101,11 @@ def variants(*, compiled: bool) -> dict[str, dict[str, Any]]:
     return {**settings, "learn_one, compiled": {"compile": True}} if compiled else settings
 
 
-def ready_batch(count: int) -> tuple[Tensor, Tensor]:
-    """Return normalised images (N, 3, 32, 32) and soft targets (N, 10)."""
+def ready_batch(count: int, side: int = SIDE) -> tuple[Tensor, Tensor]:
+    """Return normalised images (N, 3, side, side) and soft targets (N, 10)."""
     images, labels = pictures()
-    inputs = torch.from_numpy(images[:count]).permute(0, 3, 1, 2).float().div(255).sub(0.5).div(0.25).contiguous()
+    pixels = torch.from_numpy(images[:count]).permute(0, 3, 1, 2).float()
+    inputs = F.adaptive_avg_pool2d(pixels, side).div(255).sub(0.5).div(0.25).contiguous()
     hard = F.one_hot(torch.from_numpy(labels[:count]), CLASSES).float()
     return inputs, 0.7 * hard + 0.3 * hard.roll(1, 0)
 
@@ -112,9 +113,9 @@ def ready_batch(count: int) -> tuple[Tensor, Tensor]:
 class Network(nn.Module):
     """A network of ten classes as the learners have it: a body and a head."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, side: int = SIDE) -> None:
         super().__init__()
-        body = Body.build(model, (3, SIDE, SIDE), 0)
+        body = Body.build(model, (3, side, side), 0)
         self.body, self.head = body.module, Head(body.features, 0, CLASSES)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -137,6 +138,8 @@ class BareStep:
         ``"ours"``; ``"fused"`` or ``"plain"`` for torch's.
     compiled
         Whether the network up to its head is compiled.
+    side
+        Pixels a side.
     """
 
     def __init__(
@@ -146,9 +149,10 @@ class BareStep:
         layout: str = "contiguous",
         optimiser: str = "ours",
         compiled: bool = False,
+        side: int = SIDE,
     ) -> None:
-        self.classifier = Network(model)
-        self.inputs, self.targets = ready_batch(replay + 1)
+        self.classifier = Network(model, side)
+        self.inputs, self.targets = ready_batch(replay + 1, side)
         form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
         self.inputs = self.inputs.contiguous(memory_format=form)
         for parameter in self.classifier.parameters():

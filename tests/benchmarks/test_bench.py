@@ -147,6 +147,7 @@ def test_forms_of_the_floor(tmp_path):
 
 
 CHEAP = {
+    "default": 3 * (4 + 2),
     "step": 2 + 2 + 3 + 1 + 2 + 3 + 3 + 1,
     "sizes": 2,
     "cold": 4 * 3,
@@ -175,7 +176,7 @@ def test_a_run(tmp_path):
     assert written["environment"]["threads"] == 1
     page = (tmp_path / "bench.md").read_text()
     assert page.startswith(
-        "`coldstream bench step sizes cold shared batch storage disk checkpoint buffer --threads 1` made"
+        "`coldstream bench default step sizes cold shared batch storage disk checkpoint buffer --threads 1` made"
     )
     assert all(f"\n## {part}\n" in page for part in CHEAP)
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")

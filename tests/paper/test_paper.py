@@ -363,6 +363,7 @@ def test_offline_accuracies_of_architectures():
 
 OMEGAS = {f"{top}omega_{which}" for top in ("", "top5_") for which in ("per_event", "final")}
 ALWAYS = {
+    "forgetting",
     "frozen_share",
     "final_accuracy",
     "final_top5",

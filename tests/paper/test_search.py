@@ -7,7 +7,7 @@ import pytest
 
 from coldstream.lab.inputs import ExperimentInputs
 from coldstream.lab.reading import make_config
-from coldstream.paper import EXPERIMENTS, search
+from coldstream.paper import EXPERIMENTS, baselines, search
 from coldstream.report.kept import KeptPart, KeptResults, KeptRun, read_kept
 
 
@@ -71,3 +71,10 @@ def test_what_was_chosen_is_not_at_the_edge():
     if kept is None:
         pytest.skip("the search was not run yet")
     assert search.at_the_edge(search.chosen(kept)) == []
+
+
+def test_the_baselines_have_the_chosen_settings():
+    kept = read_kept("search", "lab", Path(__file__).parents[2] / "docs" / "results")
+    if kept is None:
+        pytest.skip("the search was not run yet")
+    assert search.chosen(kept) == baselines.CHOSEN

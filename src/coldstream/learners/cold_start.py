@@ -200,6 +200,8 @@ class ColdStart(CSSL):
         for task in self.tasks.values():
             confidence, buffer = _confidence(task), task.buffer
             due = confidence.due(buffer, max(1.0, LOOKS * shares[task.number]))
+            if due is None:
+                continue
             if due:
                 items = buffer.items(np.array([*due.values()], np.int64))
                 confidence.look(due, self.engine.logits(task.head, items))

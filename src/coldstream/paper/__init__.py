@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.paper import buffers, cifar100, core50, crossing, imagenet, multitask, search, timing
+from coldstream.paper import baselines, buffers, cifar100, core50, crossing, imagenet, multitask, search, timing
 from coldstream.paper.catalog import SCALES, PaperExperiment, PaperRun
 from coldstream.parsing import unknown
 
@@ -28,6 +28,7 @@ EXPERIMENTS: dict[str, PaperExperiment] = {
         timing.TIMING,
         crossing.CROSSING,
         search.SEARCH,
+        baselines.BASELINES,
     )
 }
 """In the order in which the paper has them."""

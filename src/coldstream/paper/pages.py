@@ -34,6 +34,7 @@ METRICS = {
     "final_accuracy": "final accuracy",
     "average_ece": "average ECE",
     "average_ece_debiased": "debiased",
+    "forgetting": "forgetting",
     "frozen_share": "frozen, head included",
     "bias_to_last_batch": "taken for the last batch",
     "bias_to_last_class": "taken for the last class",

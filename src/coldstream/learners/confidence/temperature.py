@@ -29,6 +29,8 @@ PRIOR = 4.0
 """Precision of the prior on log T: it weighs about as much as four examples."""
 ENOUGH = 16
 """With this many held-out examples no tests before learning are needed."""
+TOGETHER = 4
+"""The looks of so many steps are taken in one: a forward pass of few images takes as long as one of twice as many."""
 _MEMBERS = 8
 _MEMORY = 0.98
 _STEPS, _LONGEST = 50, 0.5
@@ -146,9 +148,14 @@ class Confidence:
             if slot is not None and buffer.index.is_held_out(slot):
                 yield id, slot
 
-    def due(self, buffer: ReplayBuffer, budget: float) -> dict[int, int]:
-        """Return the slots, by id, of the held-out examples to look at now, `budget` per call on average."""
+    def due(self, buffer: ReplayBuffer, budget: float) -> dict[int, int] | None:
+        """Return the slots, by id, of the held-out examples to look at now: `budget` per call on average.
+
+        They come together, every `TOGETHER` calls; None in the calls between.
+        """
         self._earned += budget
+        if self._earned < TOGETHER * budget:
+            return None
         count, self._earned = int(self._earned), self._earned % 1
         return dict(islice(self._slots(buffer, but=self._looks), count))
 

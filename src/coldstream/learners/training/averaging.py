@@ -51,8 +51,12 @@ class Average:
         # A few places: walking through all modules at every prediction would take longer.
         self._shared = _without_average(body, self.body)
         # Asking for a state_dict at every update would take longer than averaging it.
-        self._live = _places(body)
-        self._averaged = _once([kept[name] for _, kept, name in _places(self.body)])
+        means = _once([kept[name] for _, kept, name in _places(self.body)])
+        self._followed = [
+            (mean.data, kept, name)
+            for mean, (_, kept, name) in zip(means, _places(body), strict=True)
+            if mean is not None and mean.is_floating_point()
+        ]
         self.updates, self.since = 0, 0.0
 
     def share_buffers(self) -> None:
@@ -75,11 +79,7 @@ class Average:
         self.since += 1
         length = min(self.updates, SHORTEST + PART * self.since, LONGEST)
         share = 1 / length
-        pairs = [
-            (mean, value.detach())
-            for mean, (_, kept, name) in zip(self._averaged, self._live, strict=True)
-            if mean is not None and (value := kept[name]) is not None and value.is_floating_point()
-        ]
+        pairs = [(mean, value.data) for mean, kept, name in self._followed if (value := kept[name]) is not None]
         if share == 1:
             average |= {name: value.detach().clone() for name, value in head.items()}
         else:
@@ -91,12 +91,14 @@ class Average:
                 average[name] = completed(known, value.detach())
                 pairs.append((average[name], value.detach()))
         if pairs:  # a body without weights, such as that of a linear model, has none
-            torch._foreach_lerp_([mean.data for mean, _ in pairs], [value for _, value in pairs], share)
+            torch._foreach_lerp_([mean for mean, _ in pairs], [value for _, value in pairs], share)
         if BORN in average:
             self._catch_up(head, average, length)
 
     def _catch_up(self, head: dict[str, Tensor], average: dict[str, Tensor], length: float) -> None:
         """Average the head rows of recent classes over shorter windows, counted from the update they appeared at."""
+        if SHORTEST + PART * (self.updates - int(average[BORN].max())) >= length:
+            return  # not even the latest class is young
         lengths = SHORTEST + PART * (self.updates - average[BORN]).double()
         young = torch.nonzero(lengths < length).flatten()
         if not len(young):

@@ -127,7 +127,7 @@ class Engine:
         self._compiled_rows = 0
         self._numbers = torch.empty(0)
         self._loss = torch.zeros(())
-        self._lines: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._lines: dict[int, tuple[Tensor, Tensor]] = {}
         for parameter in self.body.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=self._format)
@@ -158,16 +158,17 @@ class Engine:
         """Return what the network takes: pixels scaled to mean 0 and spread 1 by fixed constants."""
         if items.ndim != 4:
             return items.to(self.dtype)
-        scale, shift = (torch.from_numpy(part).to(self.device)[:, None, None] for part in self._line(items.shape[1]))
+        scale, shift = self._line(items.shape[1])
         return self._laid_out(torch.addcmul(shift, items.to(self.dtype), scale))
 
-    def _line(self, channels: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return scale and shift of each channel's bytes."""
+    def _line(self, channels: int) -> tuple[Tensor, Tensor]:
+        """Return scale and shift of each channel's bytes, (channels, 1, 1)."""
         if channels not in self._lines:
             mean, std = (v if len(v) in (1, channels) else v.mean(keepdims=True) for v in (self._mean, self._std))
             kind = np.float64 if self.dtype == torch.float64 else np.float32
-            scale, shift = (1 / (255 * std)).astype(kind), (-mean / std).astype(kind)
-            self._lines[channels] = np.resize(scale, channels), np.resize(shift, channels)
+            arrays = (np.resize(part.astype(kind), (channels, 1, 1)) for part in (1 / (255 * std), -mean / std))
+            scale, shift = (torch.from_numpy(array).to(self.device) for array in arrays)
+            self._lines[channels] = scale, shift
         return self._lines[channels]
 
     def _laid_out(self, images: Tensor) -> Tensor:
@@ -196,7 +197,7 @@ class Engine:
         count, height, width, channels = items.shape
         last = self._format == torch.channels_last
         mixture = None if policy.mixing is None else policy.mixing.draw(count, height, width, seed, step)
-        scale, shift = self._line(channels)
+        scale, shift = (part.numpy().ravel() for part in self._line(channels))
         shape = (count, height, width, channels) if last else (count, channels, height, width)
         if self._numbers.shape != shape:
             # Torch's own memory, which is aligned: sums may be taken in another order where it is not.
@@ -300,7 +301,8 @@ class Engine:
             self.average.share_buffers()
         with torch.inference_mode(), self._cast():
             chunks = [items[start : start + _CHUNK] for start in range(0, max(1, len(items)), _CHUNK)]
-            return torch.cat([part(self.normalise(self.to_device(chunk))) for chunk in chunks])
+            answers = [part(self.normalise(self.to_device(chunk))) for chunk in chunks]
+            return answers[0] if len(answers) == 1 else torch.cat(answers)
 
     def teach(self, head: TrainedHead, inputs: Tensor) -> Tensor:
         """Return the logits of normalised inputs in evaluation mode, as targets for another network."""
