@@ -15,6 +15,7 @@ from coldstream.lab.records import Confusion
 from coldstream.models import MODELS
 from coldstream.paper import EXPERIMENTS, get_experiment, pages, results, runs_named
 from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting
+from coldstream.paper.central import CENTRAL
 from coldstream.paper.verdicts import judge, judge_claim
 from coldstream.report.kept import KeptEvent, KeptPart, KeptResults, KeptRun, keep
 from coldstream.streams import make_stream
@@ -785,3 +786,11 @@ def test_columns_of_tasks():
     experiment = an_experiment(metrics=(metric,), numbers={("cold", "A", metric): (0.0937, 0.0008)})
     tables = pages.tables(experiment, kept_results(cold={"A": [a_run(0, **{metric: 0.4})]}))
     assert tables == [[["cold", "birds", "paper"], ["A", "0.400", "0.0937 ± 0.0008"]]]
+
+
+@pytest.mark.parametrize("claim", CENTRAL, ids=lambda claim: claim.text)
+def test_central_claims_are_about_what_is_run(claim):
+    lab = configs(claim.experiment, "lab")
+    for part, name in (claim.comparison.better, claim.comparison.worse):
+        assert name in lab[part]["learners"], (part, name)
+        assert claim.comparison.metric in metrics_of(lab[part])

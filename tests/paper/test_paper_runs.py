@@ -652,3 +652,18 @@ def test_the_crossing_is_a_difference(panels_of):
     )
     assert [label for label in accuracy if label[0] != "_"] == ["resnet8-16, 79,000 parameters"]
     assert accuracy["resnet8-16, 79,000 parameters"] == ([50, 250], [-12.5, 25])
+
+
+def test_central_claims_are_judged_at_the_largest_scale_that_was_run():
+    """0% frozen is better by 0.5 in both seeds; nothing else was run."""
+    experiment = EXPERIMENTS["fig:layer_freeze"]
+    kept = made_up(experiment, by_share)
+    scales = {name: [{"scale": "lab", "results": None}] for name in EXPERIMENTS}
+    scales[experiment.name] = [{"scale": "lab", "results": kept}, {"scale": "desk", "results": None}]
+    rows = {row["experiment"].name: row for row in pages.central_claims(scales)}
+    row = rows.pop(experiment.name)
+    assert (str(row["verdict"]), row["data"]) == ("confirmed", "lab, 2 seeds")
+    assert row["lead"].mean == pytest.approx(0.5)
+    assert row["ours"] == "final accuracy 0.895 ± 0.007 against 0.395 ± 0.007"
+    assert {str(other["verdict"]) for other in rows.values()} == {"not run"}
+    assert rows["T:data_aug"]["paper"] == "0.886 ± 0.002 against 0.689 ± 0.001"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import yaml
 from coldstream.lab.files import Folder
 from coldstream.paper import EXPERIMENTS, pictures
 from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref
+from coldstream.paper.central import CENTRAL, CentralClaim
 from coldstream.paper.results import read_results
-from coldstream.paper.verdicts import judge_claim
+from coldstream.paper.verdicts import judge, judge_claim
 from coldstream.report.kept import KeptResults, Values, code_note, keep, machine_note, summary_of
 from coldstream.report.pages import render
 from coldstream.report.run_tables import spread
@@ -73,8 +75,49 @@ def write(runs: Path, out: Path) -> list[Path]:
         written.append(out / "paper" / f"{experiment.slug}.md")
     counts = Counter(str(claim["verdict"].outcome) for section in sections for claim in section["claims"])
     linked = [_with_links(section, out) for section in sections]
-    Folder(out).write("results.md", render("paper.md.j2", sections=linked, counts=_counts(counts)))
+    central = central_claims({one["experiment"].name: one["scales"] for one in sections})
+    page = render("paper.md.j2", sections=linked, counts=_counts(counts), central=central)
+    Folder(out).write("results.md", page)
     return written
+
+
+def central_claims(scales: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the paper's central claims, given what `_at_scale` says of each experiment."""
+    return [
+        {
+            "claim": claim,
+            "experiment": EXPERIMENTS[claim.experiment],
+            "paper": _pair(
+                _paper(EXPERIMENTS[claim.experiment].numbers.get((*ref, claim.paper))) for ref in _refs(claim)
+            ),
+            **_decided(claim, scales[claim.experiment]),
+        }
+        for claim in CENTRAL
+    ]
+
+
+def _decided(claim: CentralClaim, scales: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return our numbers at the largest scale that was run, their difference and the verdict."""
+    metric = claim.comparison.metric
+    for one in reversed(scales):
+        values = one["results"].values if one["results"] else {}
+        verdict = judge(claim.comparison, values)
+        if verdict.interval is not None:
+            means = (spread(summary_of(values, *ref, metric)) for ref in _refs(claim))
+            seeds = f"{verdict.interval.n} seed{'s' * (verdict.interval.n > 1)}"
+            ours = f"{METRICS.get(metric, metric)} {_pair(means)}"
+            return {"ours": ours, "lead": verdict.interval, "verdict": verdict, "data": f"{one['scale']}, {seeds}"}
+    return {"ours": "", "lead": "", "verdict": Verdict(Outcome.NOT_RUN), "data": ""}
+
+
+def _refs(claim: CentralClaim) -> tuple[Ref, Ref]:
+    return claim.comparison.better, claim.comparison.worse
+
+
+def _pair(numbers: Iterable[str]) -> str:
+    """Return two numbers in words, or nothing where one is not known."""
+    first, second = numbers
+    return f"{first} against {second}" if first and second else ""
 
 
 def _with_links(section: dict[str, Any], page: Path) -> dict[str, Any]:
