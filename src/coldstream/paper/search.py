@@ -25,16 +25,22 @@ GRIDS: dict[str, Settings] = {
         "codec": common.CODEC,
         "capacity": f"{BYTES}B",
         "weight_decay": 1e-5,
-        "grid": {"rate": _rates(0.03, 0.1, 0.3)},
+        "grid": {"rate": _rates(0.003, 0.01, 0.03, 0.1, 0.3)},
     },
     "er": {"kind": "er", "capacity": f"{BYTES}B", "grid": {"rate": _rates(0.01, 0.03, 0.1, 0.3)}},
     "er-ace": {"kind": "er-ace", "capacity": f"{BYTES}B", "grid": {"rate": _rates(0.01, 0.03, 0.1, 0.3)}},
-    "der++": {"kind": "der++", "capacity": f"{BYTES}B", "grid": {"rate": _rates(0.003, 0.01, 0.03, 0.1)}},
+    "der++": {"kind": "der++", "capacity": f"{BYTES}B", "grid": {"rate": _rates(0.0003, 0.001, 0.003, 0.01)}},
+    "der++, 10 an update": {
+        "kind": "der++",
+        "capacity": f"{BYTES}B",
+        "per_update": 10,
+        "grid": {"rate": _rates(0.003, 0.01, 0.03, 0.1)},
+    },
     "remind": {
         "kind": "remind",
         "capacity": None,
         "weight_decay": 1e-5,
-        "grid": {"rate": _rates(0.03, 0.1, 0.3), "base.epochs": [50, 100, 200]},
+        "grid": {"rate": _rates(0.03, 0.1, 0.3), "base.epochs": [50, 100, 200, 400]},
     },
     "deep-slda": {
         "kind": "deep-slda",
@@ -48,7 +54,7 @@ GRIDS: dict[str, Settings] = {
     "linear-probe": {
         "kind": "linear-probe",
         "capacity": f"{BYTES}B",
-        "grid": {"rate": _rates(0.03, 0.1, 0.3), "base.epochs": [50, 100, 200]},
+        "grid": {"rate": _rates(0.03, 0.1, 0.3, 1), "base.epochs": [50, 100, 200]},
     },
     "gdumb": {
         "kind": "gdumb",
