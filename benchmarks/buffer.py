@@ -23,7 +23,7 @@ def buffer(bench: Bench) -> None:
     for title, size in sizes.items():
         full = ReplayBuffer((SIDE, SIDE, 3), codec=CODEC, capacity=size)
         fill(bench, full, size)
-        overhead[title] = f"index: {full.overhead_bytes / size:.1f} bytes an example"
+        overhead[title] = f"index: {full.overhead_bytes / size:.1f} bytes per example"
         ways |= {f"{name}, {title}": action for name, action in _operations(full, size).items()}
     times = bench.measure("buffer", ways)
     smallest = next(iter(sizes))

@@ -1,4 +1,4 @@
-"""What users get by default, beside the bare arithmetic of the same network."""
+"""`ColdStart()` with its defaults, beside the bare arithmetic of the same network."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def spread(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 @dataclass
 class Times:
-    """Milliseconds a call of each way, one number a round."""
+    """Milliseconds per call of each way, one number per round."""
 
     taken: dict[str, NDArray[np.float64]]
 

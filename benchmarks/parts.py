@@ -79,7 +79,7 @@ def _beside_floor(bench: Bench, part: str, model: str) -> None:
 
 
 def ladder(bench: Bench) -> None:
-    """A step with one thing more at a time, and the full policy over other codecs."""
+    """A step with one component added at a time, and the full policy with other codecs."""
     for model in SMALL:
         ways = dict(floors(bench, model, bench.scale.replay, compiled=False))
         forms = list(ways)
@@ -159,7 +159,7 @@ def storage(bench: Bench) -> None:
 
 
 def checkpoint(bench: Bench) -> None:
-    """How long a checkpoint holds the stream up: written beside it, as the lab does, and before going on."""
+    """How long a checkpoint stalls the stream: written in the background, as the lab does, and waited for."""
     learner = filled_learner(bench, bench.scale.kept, model="resnet8-16")
     learn = learning(learner)
     around = bench.scale.around
@@ -192,7 +192,7 @@ def checkpoint(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """How much a process grows while its buffer fills, in a process of its own, and the bytes of an image."""
+    """How much a process grows while its buffer fills, in a process of its own, and the bytes per image."""
     command = [sys.executable, "-m", "benchmarks.growth", str(bench.scale.filled)]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as child:
@@ -211,8 +211,8 @@ def memory(bench: Bench) -> None:
             number_of_bytes(group, "growth of the process", float(bytes_used["grown"]), packed, "packed bytes")
         )
     image = packed / bench.scale.filled
-    bench.rows.append(number_of_bytes(group, "bytes an image", image))
-    bench.rows.append(number_of_bytes(group, "bytes an image as float32", plain, image, "bytes an image"))
+    bench.rows.append(number_of_bytes(group, "bytes per image", image))
+    bench.rows.append(number_of_bytes(group, "bytes per image as float32", plain, image, "bytes per image"))
 
 
 def number_of_bytes(group: str, name: str, value: float, of: float | None = None, to: str = "") -> Row:

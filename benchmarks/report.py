@@ -129,6 +129,6 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         axes.barh(list(by_name), values, xerr=wide, color=colours, ecolor="#55606b")
         axes.invert_yaxis()
         axes.set_title(f"{part}: {group}", fontsize=10)
-        axes.set_xlabel("ms a step")
+        axes.set_xlabel("ms per step")
         axes.tick_params(labelsize=8)
     figure.savefig(path, dpi=110)

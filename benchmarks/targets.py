@@ -1,4 +1,4 @@
-"""What was promised of the speed, and whether the numbers keep it."""
+"""Speed targets, and the verdict on each."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ TARGETS = (
         *("peers", "resnet8-16", "learn_one, full policy", "reference step", 1.0),
     ),
     Target(
-        "bytes an image: float32 to 6-bit/66%",
-        *("memory", "1,000,000 stored", "bytes an image as float32", "bytes an image", 8.0, True),
+        "bytes per image: float32 to 6-bit/66%",
+        *("memory", "1,000,000 stored", "bytes per image as float32", "bytes per image", 8.0, True),
     ),
     Target(
         "growth of memory at 1M stored, to packed bytes",

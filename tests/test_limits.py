@@ -72,7 +72,7 @@ def test_memory_is_what_the_format_says(tmp_path: Path) -> None:
         assert format is not None
         allowed = format.bytes_per_pixel * side**2 + 3 * len(files[name]) + 2_000_000
         assert not error, (name, error)
-        assert peak < allowed, f"{name}: {peak / side**2:.1f} bytes a pixel, not {format.bytes_per_pixel}"
+        assert peak < allowed, f"{name}: {peak / side**2:.1f} bytes per pixel, not {format.bytes_per_pixel}"
 
 
 @needs_proc

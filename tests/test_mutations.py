@@ -182,8 +182,8 @@ def lies(seed: int, count: int, folder: Path) -> Counter[str]:
         path.write_bytes(data)
 
         def everything() -> np.ndarray:
-            found = ZipFiles(path)
-            shapes = [image.shape for image in LazyImages(found, found.images())]
+            files = ZipFiles(path)
+            shapes = [image.shape for image in LazyImages(files, files.images())]
             return np.zeros(shapes[0] if shapes else (1, 1, 1), np.uint8)
 
         try:

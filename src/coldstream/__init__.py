@@ -19,8 +19,8 @@ def _bound_spin() -> None:
     """Let OpenMP's threads sleep soon when they wait, where the user has not said how they are to wait.
 
     By default they spin. Where another process wants the core, the thread that they wait for does not get it then
-    (docs/performance.md). OpenMP reads this when torch is imported: after that it has no effect on this process, and
-    none is wanted on others.
+    (docs/performance.md). Processes that this one starts inherit it. OpenMP reads it when torch is imported: after
+    that nothing is set.
     """
     if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
         for name, value in SPIN.items():

@@ -54,8 +54,8 @@ def interrupted_everywhere(folder, learner, attempt, *, always=False):
             error = injected  # kept as a console keeps the last one, with all frames and what they refer to
         with within(30):
             assert learner.fingerprint() == new, error
-            found = type(learner).load(folder).fingerprint()
-            assert found in (old, new), error
+            loaded = type(learner).load(folder).fingerprint()
+            assert loaded in (old, new), error
             learner.save(folder)
             assert type(learner).load(folder).fingerprint() == new, error
         assert error is not None or tracer.count <= at

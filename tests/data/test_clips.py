@@ -1,4 +1,4 @@
-"""Clips and strips: GTSRB tracks, CORe50, and CIFAR-100 with one strip a class."""
+"""Clips and strips: GTSRB tracks, CORe50, and CIFAR-100 with one strip per class."""
 
 import numpy as np
 import pytest

@@ -38,7 +38,7 @@ def call(monkeypatch, *arguments):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_class_of_too_few_images_to_test(tmp_path, seed):
-    """With three images a class has none for the test; a test on that class alone is left out."""
+    """A class of three images has no test image; a test on that class alone is left out."""
     rng = np.random.default_rng(0)
     for name, count in (("few", 3), ("more", 8), ("most", 8)):
         (tmp_path / "photos" / name).mkdir(parents=True)

@@ -65,3 +65,15 @@ def test_own_base_is_the_experiments_with_these_changes():
 def test_refused(learner, message):
     with pytest.raises(ValueError, match=message):
         make_config({"learners": {"er": {"kind": "er", **learner}}})
+
+
+def test_a_value_that_comes_twice_is_refused():
+    with pytest.raises(ValueError, match="two learners have the name 'er, rate=constant\\(0.1\\)'"):
+        make_config({"learners": {"er": {"kind": "er", "grid": {"rate": ["constant(0.1)", "constant(0.1)"]}}}})
+
+
+def test_a_base_that_nothing_would_use_is_refused():
+    with pytest.raises(ValueError, match="learner 'er' \\(ER\\) has no base initialisation; leave base out"):
+        make_config({"learners": {"er": {"kind": "er", "base": {"epochs": 3}}}})
+    given = {"kind": "er", "init": "base", "base": {"epochs": 3}}
+    assert make_config({"learners": {"er": given}}).learners["er"]["base"] == {"epochs": 3}

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, go on, and the end is the same to the bit: one run often, and a grid of several."""
+"""SIGKILL at random moments: a resumed run ends bit for bit the same; one run often, and a grid of several."""
 
 import json
 import random

@@ -170,14 +170,14 @@ def test_ctrl_c_and_going_on(coldstream, warm, finished, tmp_path):
     process.send_signal(signal.SIGINT)
     code, _, said = process.wait()
     assert code == 130
-    assert "go on with: coldstream run --resume mine" in " ".join(said.split())
+    assert "resume with: coldstream run --resume mine" in " ".join(said.split())
     assert not (tmp_path / "mine" / "summary.json").exists()
     state = coldstream("status", "mine", cwd=tmp_path)
     assert "begun" in state.stdout
     assert "waiting" in state.stdout
     done = coldstream("run", "--resume", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "going on in mine: 0 of 6 jobs are finished" in done.stdout
+    assert "resuming mine: 0 of 6 jobs are finished" in done.stdout
     for name in ("summary.json", "metrics.jsonl"):
         assert (tmp_path / "mine" / name).read_bytes() == (straight / name).read_bytes()
 

@@ -43,5 +43,5 @@ def test_the_numbers_of_each_test(tmp_path, workers):
 
 def test_without_the_package_it_is_said_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(ValueError, match=r"pip install coldstream\[tensorboard\]"):
+    with pytest.raises(ValueError, match="uv run --extra tensorboard"):
         Experiment.create(make_config({}, CHANGES), tmp_path / "run")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from coldstream import ColdStart
+from coldstream import CSSL, ColdStart
 from coldstream.learners.training.averaging import Average
 from coldstream.learners.training.engine import TrainedHead
 from coldstream.models import Body
@@ -311,3 +311,35 @@ def test_what_has_no_average_is_as_it_is():
     assert learner.engine.body.count > 8
     assert learner.engine.average.body.count == learner.engine.body.count
     assert learner.engine.average.body.passing == learner.engine.body.passing
+
+
+class Replacing(torch.nn.Module):
+    """A forward pass that puts other tensors in the place of its buffers, also in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 3, 3)
+        self.register_buffer("last", torch.zeros(3))
+        self.register_buffer("noise", None, persistent=False)
+
+    def forward(self, inputs):
+        features = self.conv(inputs).mean(dim=(2, 3))
+        if self.noise is None or len(self.noise) != len(inputs):
+            self.noise = torch.ones(len(inputs), 1)
+        self.last = 0.9 * self.last + 0.1 * features.detach().mean(dim=0)
+        return features * self.noise
+
+
+@pytest.mark.parametrize("kind", [CSSL, ColdStart])
+def test_an_answer_does_not_change_buffers_that_a_forward_pass_replaces(kind):
+    learner = kind(model=lambda: Replacing(), size=8, replay=8, channels=3)
+    for number, image in enumerate(IMAGES[:12]):
+        learner.learn_one(image, number % 2)
+    before = learner.fingerprint()
+    guess = learner.predict_proba_many(IMAGES[:5])
+    learner.predict_many(IMAGES[:9])
+    assert learner.fingerprint() == before
+    assert (learner.predict_proba_many(IMAGES[:5]) == guess).all()
+    for number, image in enumerate(IMAGES[:4]):
+        learner.learn_one(image, number % 2)
+    assert learner.fingerprint() != before

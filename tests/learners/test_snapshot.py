@@ -1,11 +1,14 @@
 """A snapshot answers as its learner did, whatever that one does next, and does nothing else."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from coldstream import ColdStart
+from coldstream import CSSL, ColdStart
 
 
 def images(count, seed=0):
@@ -88,3 +91,17 @@ def test_it_only_answers(tmp_path):
     assert not (tmp_path / "kept").exists()
     assert ColdStart().snapshot().predict_one(image) is None
     assert snapshot.snapshot().predict_proba_one(image) == learner.predict_proba_one(image)
+
+
+@pytest.mark.parametrize("kind", [CSSL, ColdStart])
+def test_a_learner_is_freed_when_nobody_has_it(kind):
+    """At once: a cycle would keep its buffer until the garbage collector comes."""
+    learner = kind(size=8, replay=4, channels=3)
+    learner.learn_many(np.zeros((6, 8, 8, 3), np.uint8), [0, 1] * 3)
+    gone = [weakref.ref(learner), weakref.ref(learner.tasks[None].buffer), weakref.ref(learner.snapshot())]
+    gc.disable()
+    try:
+        del learner
+        assert [one() for one in gone] == [None] * 3
+    finally:
+        gc.enable()

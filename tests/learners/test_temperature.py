@@ -1,10 +1,11 @@
-"""The temperature against the one that a search finds, and what is kept back for it."""
+"""The temperature against the one that a search finds, and the held-out examples it is fitted on."""
 
 import numpy as np
 import pytest
 
 from coldstream import ColdStart
 from coldstream.augment import Policy
+from coldstream.learners.confidence import temperature
 from coldstream.learners.confidence.temperature import ENOUGH, EVERY, MOST, PRIOR, Confidence, fit_log_temperature
 from coldstream.replay import ReplayBuffer
 
@@ -46,6 +47,12 @@ def test_one_example_changes_little():
     assert 1 < confidence.temperature < 4
 
 
+@pytest.fixture
+def each_step(monkeypatch):
+    """Let every step look at what is due, without waiting for others."""
+    monkeypatch.setattr(temperature, "TOGETHER", 1)
+
+
 def held_out(count, labels=3):
     """Return a buffer in which all examples are held out, and the confidence that knows them."""
     buffer, confidence = ReplayBuffer((2, 2, 3)), Confidence()
@@ -64,6 +71,7 @@ def step(buffer, confidence, budget, rows=3, logits=None):
     return len(due), finished and len(finished[1])
 
 
+@pytest.mark.usefixtures("each_step")
 def test_looks_are_spread_over_the_steps_of_a_round():
     buffer, confidence = held_out(25)
     assert [step(buffer, confidence, 10.0) for _ in range(6)] == [(10, None), (10, None), (5, 25)] * 2
@@ -74,6 +82,20 @@ def test_looks_are_spread_over_the_steps_of_a_round():
     assert step(few, confidence, 10.0) == (0, None)
 
 
+def test_looks_of_some_steps_come_together():
+    """And as many as if each step had looked: 3 and 4 in turn, 14 in four steps."""
+    buffer, confidence = held_out(100)
+    looked = []
+    for _ in range(16):
+        due = confidence.due(buffer, 3.5)
+        looked.append(due and len(due))
+        if due is not None:
+            confidence.look(due, np.zeros((len(due), 3)))
+    assert looked == [None, None, None, 14] * 4
+    assert temperature.TOGETHER == 4
+
+
+@pytest.mark.usefixtures("each_step")
 def test_a_round_has_the_logits_of_each_example():
     buffer, confidence = held_out(7)
     given = np.random.default_rng(0).normal(size=(7, 3))
@@ -85,6 +107,7 @@ def test_a_round_has_the_logits_of_each_example():
     assert sorted(slots.tolist()) == list(range(7))
 
 
+@pytest.mark.usefixtures("each_step")
 def test_a_class_that_came_after_a_look_had_no_chance():
     buffer, confidence = held_out(6)
     step(buffer, confidence, 3.0, rows=2, logits=np.array([[2.0, -1.0]] * 6))
@@ -100,6 +123,7 @@ def test_a_class_that_came_after_a_look_had_no_chance():
     assert fit_log_temperature(logits, labels) == pytest.approx(best, abs=2e-3)
 
 
+@pytest.mark.usefixtures("each_step")
 def test_edits_within_a_round():
     buffer, confidence = held_out(10)
     step(buffer, confidence, 6.0)
@@ -166,7 +190,8 @@ def test_what_is_forgotten_is_not_looked_at():
     ids = [learner.learn_one(image, i % 2) for i, image in enumerate(IMAGES)]
     for id in ids:
         learner.forget(id)
-    assert learner.tasks[None].confidence.due(learner.tasks[None].buffer, 10.0) == {}
+    for _ in range(temperature.TOGETHER):
+        assert not learner.tasks[None].confidence.due(learner.tasks[None].buffer, 10.0)
     for i, image in enumerate(IMAGES[:20]):
         learner.learn_one(image, i % 2)
     assert len(learner.tasks[None].confidence.held) == 2
@@ -209,7 +234,7 @@ def test_neighbours_of_a_shuffled_stream_are_not_alike_and_frames_of_a_track_are
     learner = learn(images, tracks % 3)
     assert learner.tasks[None].confidence.duplicates
     assert learner.tasks[None].confidence.held == []
-    assert learner.tasks[None].buffer.index.held_out == 0  # what was kept back at first is replayed
+    assert learner.tasks[None].buffer.index.held_out == 0  # what was held out at first is replayed
     order = np.random.default_rng(1).permutation(20)  # class by class all the same, a track each
     shuffled = learn(images.reshape(6, 20, 8, 8, 3)[:, order].reshape(-1, 8, 8, 3), tracks)
     assert not shuffled.tasks[None].confidence.duplicates
@@ -270,7 +295,7 @@ def test_tests_before_learning_decide_until_something_is_kept_back():
 
 @pytest.mark.parametrize(("untested", "share"), [(0, 1.0), (30, 0.98**30), (1000, 0.0)])
 def test_many_tests_outweigh_the_first_that_are_kept_back_until_they_are_old(untested, share):
-    """The mode of a Gaussian prior with the curvatures of the tests, and the likelihood of what is kept back."""
+    """The mode of a Gaussian prior with the curvatures of the tests, and the likelihood of the held-out examples."""
     confidence, fresh = Confidence(), ReplayBuffer((2, 2, 3))
     for row, label in zip(*overconfident(60, 3.0), strict=True):
         confidence.test(row[None], np.array([label]))
@@ -456,5 +481,5 @@ def test_most_steps_look_at_as_many():
         )
         for image, label in zip(images[:40], labels[:40].tolist(), strict=True):
             learner.learn_one(image, label)
-    assert max(counts) == 2
-    assert len(counts) == 40
+    assert max(counts) == 8
+    assert len(counts) == 10

@@ -408,7 +408,7 @@ def _core50(order, pre):
         # S:core50: random crops and flips for offline models.
         "offline": {"enabled": True, **_STEPS, "augment": Chain(("any-crop", "flip"))},
         "arms": {
-            # A:core50: the memory buffer may store the full data set, 600 images a class.
+            # A:core50: the memory buffer may store the full data set, 600 images per class.
             "ExStream": {**EXSTREAM, **NET_128, **based, "per_class": AtLeast(600)},
             "Deep SLDA": {**SLDA, **NET_128, **based},
             "REMIND": remind,

@@ -22,11 +22,14 @@ from PIL import Image
 import layouts
 from coldstream.cli import main
 from coldstream.lab import Experiment, make_config, run_jobs
+from coldstream.lab.reading import changes_between
 from coldstream.lab.records import Confusion
+from coldstream.metrics import Interval
 from coldstream.models.registry import build_body
 from coldstream.paper import EXPERIMENTS, crossing, pages, pictures, results, timing
 from coldstream.report import plots
 from coldstream.report.kept import KeptEvent, KeptPart, KeptResults, KeptRun, keep, read_kept
+from coldstream.report.verdicts import Outcome, Verdict
 
 torchvision = pytest.importorskip("torchvision")
 pytest.importorskip("scipy.io")
@@ -667,3 +670,70 @@ def test_central_claims_are_judged_at_the_largest_scale_that_was_run():
     assert row["ours"] == "final accuracy 0.895 ± 0.007 against 0.395 ± 0.007"
     assert {str(other["verdict"]) for other in rows.values()} == {"not run"}
     assert rows["T:data_aug"]["paper"] == "0.886 ± 0.002 against 0.689 ± 0.001"
+
+
+def test_base_initialisation_that_was_not_written_was_not_there():
+    """A run of before with the experiment's recipe is no result of a recipe of the learner's own."""
+
+    def changes(wanted, before):
+        return changes_between(results._common(wanted, before), before)
+
+    arm = {"kind": "deep-slda", "init": "base"}
+    before = {"learners": {"a": arm}, "data": {"name": "digits"}}
+    for name, value in (("base", {"epochs": 200}), ("per_update", 10), ("base_init", True)):
+        wanted = {"learners": {"a": {**arm, name: value}}, "data": {"name": "digits", "validation": None}}
+        assert changes(wanted, before) == [f"learners.a.{name}: {value!r} → None"]
+    added = {"learners": {"a": {**arm, "added since": 1}}, "data": {"name": "digits", "validation": None}}
+    assert changes(added, before) == []
+    held_out = {"learners": {"a": arm}, "data": {"name": "digits", "validation": 50}}
+    assert changes(held_out, before) == ["data.validation: 50 → None"]
+
+
+def test_a_reference_alone_is_no_result(tmp_path):
+    """The learners have other settings now, the offline network has not."""
+    experiment = EXPERIMENTS["tab:mt_stream_strat"]
+    kept = made_up(experiment)
+    for part in kept.parts.values():
+        part.settings.update({name: "another" for name in part.settings if name != "offline"})
+    keep(kept, tmp_path)
+    assert results.read_results(experiment, "lab", tmp_path / "runs", tmp_path) is None
+
+
+def test_a_line_has_the_seeds_that_all_of_its_capacities_have(panels_of):
+    experiment = EXPERIMENTS["fig:cifar100_cssl"]
+    kept = made_up(experiment, lambda part, name, seed, metric: 0.5 + seed / 10, seeds=3)
+    (part,) = kept.parts.values()
+    part.learners["CSSL, 60 Mb"] = part.learners["CSSL, 60 Mb"][1:2]
+    part.learners["ExStream, 30 Mb"] = part.learners["ExStream, 30 Mb"][:1]
+    part.learners["ExStream, 60 Mb"] = part.learners["ExStream, 60 Mb"][1:]
+    (axes,) = panels_of(experiment, "capacity", kept)
+    lines = lines_of(axes)
+    assert lines["CSSL"][1] == pytest.approx([0.6] * 5)
+    assert "ExStream" not in lines
+
+
+def test_a_claim_is_judged_where_all_of_its_comparisons_are():
+    """At desk scale some of its learners are missing: lab's verdict counts, and desk's says how many it has."""
+
+    def at(scale, whole, seeds, outcome):
+        interval = Interval(0.1, 0.05, seeds)
+        return {"scale": scale, "claims": [{"whole": whole, "verdict": Verdict(outcome, interval)}]}
+
+    lab = at("lab", True, 3, Outcome.REFUTED)
+    for desk, expected in (
+        (at("desk", True, 3, Outcome.CONFIRMED), "desk"),
+        (at("desk", True, 1, Outcome.NOT_DECIDED), "lab"),
+        (at("desk", False, 3, Outcome.CONFIRMED), "lab"),
+    ):
+        assert pages._at_largest([lab, desk], 0)["scale"] == expected
+    experiment = EXPERIMENTS["T:reservoir"]
+    (claim,) = pages._at_scale(experiment, "desk", None)["claims"]
+    assert claim["text"].endswith("at every capacity (1 of 4 comparisons)")
+
+
+def test_a_learner_that_the_first_part_lacks_has_its_line():
+    experiment = EXPERIMENTS["T:core50"]
+    kept = made_up(experiment)
+    del next(iter(kept.parts.values())).learners["REMIND"]
+    for table in pages.tables(experiment, kept):
+        assert "REMIND" in [line[0] for line in table]

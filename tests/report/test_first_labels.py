@@ -39,7 +39,7 @@ def targets(results):
     return {target.text: target for target in first_labels.targets(results)}
 
 
-WORST = "points ahead of the better fixed policy, at the test that decides"
+WORST = "points ahead of the better fixed policy, at the deciding test"
 SHARE = "final accuracy, as a share of the best offline training"
 POLICIES = {name: ONES[name] for name in ("light", "full")}
 
@@ -96,7 +96,7 @@ def test_share_of_offline_training(ordering, verdict):
 def test_linear_head():
     results = targets(made(**ONES, ece=0.04, others={LINEAR: [[0, 0.55, 0.3]] * 3}))
     target = "points ahead of a linear head on random features, at the {}"
-    assert str(results[target.format("test that decides")].verdict) == "refuted"
+    assert str(results[target.format("deciding test")].verdict) == "refuted"
     assert str(results[target.format("end")].verdict) == "confirmed"
 
 
@@ -170,7 +170,7 @@ def test_page(tmp_path, monkeypatch):
     first_labels.write(runs, page)
     text = page.read_text()
     assert f"{OURS} is ahead of the linear head on pre-trained features from 100 labels on." in text
-    assert "| asked |" not in text
+    assert "| target |" not in text
     assert '--set data.root=FOLDER --set "seeds=[0, 1]"\n' in text
     page.write_text("without marks")
     with pytest.raises(ValueError, match="no lines"):

@@ -207,7 +207,7 @@ def _invert(images: Tensor, magnitudes: Floats) -> Tensor:
 
 
 def _color(images: Tensor, ops: Ints, magnitudes: Floats) -> Tensor:
-    """Blend each image with its own gray version; a gray image has no colour to change."""
+    """Blend each image with its grey version; a grey image has no colour to change."""
     if images.shape[1] == 1:
         return images
     weight, rest = _both(shares(magnitudes[:, None]), images.device)

@@ -208,7 +208,7 @@ def _first(error: ValidationError) -> str:
 
 
 def environment() -> dict[str, str | int]:
-    """Return what results depend on to the bit: versions, machine and thread count."""
+    """Return what results depend on, bit for bit: versions, machine and thread count."""
     return {**_versions(), "threads": torch.get_num_threads()}
 
 

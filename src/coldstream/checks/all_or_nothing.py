@@ -65,16 +65,16 @@ def check_interrupts_leave_it_whole(factory: Factory, lines: int | None = 3, ver
             learner = load(ready, factory, folder)
             for line in tried:
                 interrupted_at(line, partial(call, learner, images, labels))
-                found = _in_a_thread(learner.fingerprint)
+                now = _in_a_thread(learner.fingerprint)
                 where = f"after an interrupt at line event {line} of {count} in {name}"
                 if name in _QUESTIONS:
-                    assert found == before, f"{where} the learner refuses to go on, or has changed"
+                    assert now == before, f"{where} the learner refuses to go on, or has changed"
                     continue
-                if found is None:
+                if now is None:
                     _refuses(learner, images, labels, where)
                 else:
-                    assert found in after, f"{where} the learner is neither as before nor as after"
-                if found != before:
+                    assert now in after, f"{where} the learner is neither as before nor as after"
+                if now != before:
                     learner = load(ready, factory, folder)
 
 

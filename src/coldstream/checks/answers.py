@@ -27,7 +27,7 @@ def check_answers_agree(factory: Factory) -> None:
     learner = taught(factory)
     images, _ = stream(5, seed=1)
     table = learner.predict_proba_many(images)
-    assert table.shape == (5, len(learner.classes_)), f"expected a column a class, got {table.shape}"
+    assert table.shape == (5, len(learner.classes_)), f"expected one column per class, got {table.shape}"
     assert np.allclose(table.sum(axis=1), 1) and (table >= 0).all(), "rows are not probabilities"
     for image, row, label in zip(images, table, learner.predict_many(images), strict=True):
         one = learner.predict_proba_one(image)
@@ -52,7 +52,7 @@ def check_evaluation_changes_nothing(factory: Factory) -> None:
 
 
 def check_snapshot_answers_alike(factory: Factory) -> None:
-    """A snapshot gives the learner's answers to the bit, also when that one has learned on, and refuses to learn."""
+    """A snapshot predicts bit for bit as the learner did, even after that learned on, and refuses to learn."""
     learner = taught(factory)
     images, _ = stream(5, seed=1)
     before, labels, fingerprint = learner.predict_proba_many(images), learner.classes_, learner.fingerprint()

@@ -21,7 +21,7 @@ def check_new_labels_any_time(factory: Factory) -> None:
 
 
 def check_several_an_update(factory: Factory) -> None:
-    """`learn_many` with several new examples an update counts every example, and knows their classes."""
+    """`learn_many` with several new examples per update counts every example, and knows their classes."""
     images, labels = stream(12)
     learner = fresh(factory)
     before = _counts(learner)

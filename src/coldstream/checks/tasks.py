@@ -36,7 +36,7 @@ def check_tasks_are_apart(factory: Factory) -> None:
     before = learner.fingerprint()
     answers = {task: learner.predict_proba_many(images, task=task) for task in ("first", "second", "first")}
     for task, table in answers.items():
-        assert table.shape == (5, len(learner.classes_of(task))), f"expected a column a class, got {table.shape}"
+        assert table.shape == (5, len(learner.classes_of(task))), f"expected one column per class, got {table.shape}"
         assert np.allclose(table.sum(axis=1), 1), "rows are not probabilities"
         assert np.array_equal(table, learner.predict_proba_many(images, task=task)), "one question, two answers"
         assert list(learner.predict_proba_one(images[0], task=task)) == learner.classes_of(task)

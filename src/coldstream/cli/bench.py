@@ -14,10 +14,10 @@ from coldstream.cli.output import complaints, say, show
 def bench(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART...]", help="What to measure. Without: all but the last seven."),
+        typer.Argument(metavar="[PART...]", help="What to measure. Without: default to memory."),
     ] = None,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Also others' replay beside ours; needs the extra of that name.")
+        bool, typer.Option("--peers", help="Also measure Avalanche and kornia; needs the extra peers.")
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="A few rounds at small sizes, to see that it works.")

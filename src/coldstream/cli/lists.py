@@ -52,7 +52,7 @@ def _in_lines(names: Iterable[str], indent: str) -> str:
 def _list_paper() -> None:
     from coldstream.paper import EXPERIMENTS, results
 
-    table = Table(title="run one with: coldstream run paper/NAME --scale lab|paper --set data.root=FOLDER")
+    table = Table(title="run one with: coldstream run paper/NAME --scale lab|desk|paper --set data.root=FOLDER")
     table.title_justify = "left"
     table.add_column("name", no_wrap=True)
     table.add_column("title")

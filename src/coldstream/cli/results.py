@@ -47,7 +47,13 @@ def report(
         from coldstream.paper import EXPERIMENTS, pages, results
 
         runs, kept = Path("runs"), out / "results"
-        left_out = [text for one in EXPERIMENTS.values() for text in results.left_out(one, "lab", runs, kept)]
+        left_out = [
+            text
+            for one in EXPERIMENTS.values()
+            for scale in pages.OURS
+            if scale in one.scales
+            for text in results.left_out(one, scale, runs, kept)
+        ]
         for line in [*map(str, pages.write(runs, out)), *left_out]:
             say(line)
         return
@@ -63,7 +69,7 @@ def report(
 
             experiment = Experiment.open(folder)
             if not experiment.finished:
-                raise ValueError(f"run {str(folder)!r} is not finished; go on with: coldstream run --resume {folder}")
+                raise ValueError(f"run {str(folder)!r} is unfinished; resume with: coldstream run --resume {folder}")
             experiment.results()
         print_results(run)
         say(f"report: {write_report(folder)}")

@@ -25,7 +25,7 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Of every random choice: order, weights, replay. Repeatable.")
+        list[int] | None, typer.Option(help="Seed of every random choice: order, weights, replay. Repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write. Default: runs/NAME.")] = None,
     set: Annotated[
@@ -39,12 +39,10 @@ def run(
     jobs: Annotated[
         int, typer.Option(min=1, help="How many jobs to run at once, each with its share of the cores.")
     ] = 1,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run where it was.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")] = None,
     scale: Annotated[
         str | None,
-        typer.Option(help="Of the paper's tables: lab (minutes), desk (whole streams, hours) or paper (for a GPU)."),
+        typer.Option(help="Scale of the paper's tables: lab (minutes, the default), desk (hours) or paper (GPU)."),
     ] = None,
 ) -> None:
     """Stream a data set once, one example at a time, from a cold start, and report.
@@ -57,8 +55,8 @@ def run(
     `paper/T:data_aug` is a table of the paper, one of `coldstream list paper`; `paper` is all of them, one after
     another.
 
-    Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, goes on to the same bits. What is finished is
-    not run again, in any experiment that shares it.
+    Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, resumes bit for bit. A finished job is never
+    run again, by this or any other experiment.
 
     Settings and their defaults are in the config.yaml of any run. Some to try:
     `--set learner.augment="crop|autoaugment(cifar10)|mixup(0.1)/cutmix(0.8)"`, `--set learner.replay=20`,
@@ -96,14 +94,14 @@ def _run(experiment: Experiment, jobs: int) -> None:
     finished = len(experiment.jobs) - len(waiting)
     begun = [f"{job.title} at {job.progress()[0]:,} of {job.progress()[1]:,}" for job in waiting if job.progress()[0]]
     if finished or begun:
-        say(f"going on in {experiment.folder.path}: {finished} of {len(experiment.jobs)} jobs are finished")
+        say(f"resuming {experiment.folder.path}: {finished} of {len(experiment.jobs)} jobs are finished")
         for line in begun:
             say(f"  {line}")
     try:
         with Bars(len(waiting)) if complaints.is_terminal else Lines(len(waiting)) as show:
             run_jobs(experiment, jobs, show)
     except Stopped:
-        complain(f"stopped; go on with: coldstream run --resume {experiment.folder.path}")
+        complain(f"stopped; resume with: coldstream run --resume {experiment.folder.path}")
         raise SystemExit(130) from None
     experiment.results()
     print_results(FinishedRun(experiment.folder.path))

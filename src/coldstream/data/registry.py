@@ -59,7 +59,7 @@ DATASETS: dict[str, Source] = {
         50_000,
         10_000,
         "unpack cifar-100-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html; or put "
-        "a zip of one strip a class there",
+        "a zip of one strip per class there",
         (Place("cifar-100-python", tv.cifar100), Place("cifar100*.zip", cifar100_strips)),
         partial(tv.fetch, "CIFAR100"),
     ),

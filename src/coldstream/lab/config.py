@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -54,12 +55,12 @@ class DataConfig(_Part):
     root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
     download: bool = Field(False, description="whether a set that is not there may be downloaded")
     classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
-    per_class: int | None = Field(None, ge=1, description="only so many training images a class")
-    test_per_class: int | None = Field(None, ge=1, description="only so many test images a class")
+    per_class: int | None = Field(None, ge=1, description="maximum training images per class")
+    test_per_class: int | None = Field(None, ge=1, description="maximum test images per class")
     validation: int | None = Field(
         None,
         ge=1,
-        description="test on so many training images a class, which are not learned, instead of the test set",
+        description="test on this many held-out training images per class, instead of the test set",
     )
 
     @model_validator(mode="before")
@@ -79,7 +80,7 @@ _PLACE = ("root", "download")
 
 
 class StreamConfig(_Part):
-    """In which order it comes, and when the learner is tested."""
+    """The order of the examples, and when the learner is tested."""
 
     ordering: str = "class-incremental"
     test_every: int | None = Field(None, ge=1, description="classes between two tests, for class-incremental")
@@ -140,7 +141,7 @@ class BaseConfig(RecipeConfig):
 
 
 class PretrainConfig(RecipeConfig):
-    """On what the network of learners with `init: pretrained` is trained before the stream, and how."""
+    """Data and recipe of pre-training, for learners with `init: pretrained`."""
 
     data: DataConfig = Field(description="root and download are those of the stream's data where not given")
     overlap: bool = Field(False, description="whether its classes may come in the stream too")
@@ -169,7 +170,7 @@ class Config(_Part):
         "between", description="test between two steps, or a snapshot beside them while the stream goes on"
     )
     checkpoint_every: int = Field(200, ge=1, description="examples between two checkpoints")
-    threads: int | None = Field(None, ge=1, description="torch threads a job; None: as torch chooses")
+    threads: int | None = Field(None, ge=1, description="torch threads per job; None: as torch chooses")
     tensorboard: bool = False
 
     @model_validator(mode="before")
@@ -178,7 +179,12 @@ class Config(_Part):
         """Replace a learner that has a `grid` by one for each combination of its values."""
         if not isinstance(tree, dict) or not isinstance(learners := tree.get("learners"), dict):
             return tree
-        return {**tree, "learners": {point: arm for name in learners for point, arm in points(name, learners[name])}}
+        arms = [arm for name in learners for arm in points(name, learners[name])]
+        if twice := [name for name, count in Counter(name for name, _ in arms).items() if count > 1]:
+            raise ValueError(
+                f"two learners have the name {twice[0]!r}: a value comes twice in a grid, or is named so"
+            )
+        return {**tree, "learners": dict(arms)}
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Tests of a learner on the way: what is measured, and when it is computed."""
+"""Tests during the stream: what is measured, between two steps or beside them."""
 
 from __future__ import annotations
 

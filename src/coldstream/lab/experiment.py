@@ -1,4 +1,4 @@
-"""An experiment: several learners and seeds on the same data, each a job, and what they come down to."""
+"""An experiment: one job per learner and seed on the same data, and their aggregated results."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Experiment:
         return [self.job(key) for key in self.plan.references[learner][seed]]
 
     def results(self) -> Results:
-        """Return what the finished jobs come down to, and write it: summary.json, metrics.jsonl, timing.json."""
+        """Aggregate the finished jobs, write summary.json, metrics.jsonl and timing.json; return the results."""
         from coldstream.lab.references import best_references
         from coldstream.lab.results import learner_result, unit_result
 

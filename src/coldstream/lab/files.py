@@ -46,7 +46,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Folder:
-    """A folder of .json files, a record each, and .jsonl files, a record a line."""
+    """A folder of .json files, one record each, and .jsonl files, one record per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

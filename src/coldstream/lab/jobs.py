@@ -50,7 +50,7 @@ class Job:
 
     @property
     def counted(self) -> str:
-        """In what progress is counted: examples or epochs."""
+        """The unit of progress: examples or epochs."""
         return self.planned.counted
 
     @property
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def again(self) -> str:
-        """What to do where a file of the job is damaged."""
+        """Advice for error messages about a damaged file of the job."""
         return f"delete the folder {self.folder.path} and run the experiment again"
 
     @property

@@ -70,7 +70,7 @@ def learner_settings(config: Config, name: str) -> tuple[type[Learner[Any]], Set
 
 
 def ran_with(config: Config, name: str) -> LearnerSettings:
-    """Return what a learner runs with that its class does not say."""
+    """Return the settings of a learner that differ from its class's defaults, and those that belong to the lab."""
     kind, settings = learner_settings(config, name)
     defaults = all_settings(kind)
     changed = {key: value for key, value in settings.items() if value != defaults[key]}

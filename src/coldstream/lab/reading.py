@@ -58,9 +58,11 @@ def make_config(tree: Settings, changes: Sequence[str] = ()) -> Config:
         if str(settings.get("rate")).startswith("linear"):  # a unit is given the counts of its data
             settings["counts"] = {("any", "any") if config.tasks else "any": 1}
         try:
-            kind(**settings, seed=0)
+            learner = kind(**settings, seed=0)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"learner {name!r}: a setting is of the wrong kind: {error}") from error
+        if config.learners[name].get("base") and not (learner.needs_base_init or asks_for_base_init(config, name)):
+            raise ValueError(f"learner {name!r} ({kind.__name__}) has no base initialisation; leave base out")
     return config
 
 
@@ -130,8 +132,8 @@ def write_config(config: Config) -> str:
         beside: Settings = {"base_init": True} if asks_for_base_init(config, name) else {}
         if (number := per_update(config, name)) > 1:
             beside["per_update"] = number
-        if own := config.learners[name].get("base"):
-            beside["base"] = own
+        if base := config.learners[name].get("base"):
+            beside["base"] = base
         tree["learners"][name] = {"kind": kind_of(config, name), **beside, **settings}
     tree["learner"] = {}
     return yaml.safe_dump(tree, sort_keys=False)

@@ -35,7 +35,7 @@ Task = str | None
 
 
 class Environment(Record):
-    """What results depend on to the bit: versions, processor, thread count and code.
+    """What results depend on, bit for bit: versions, processor, thread count and code.
 
     None is what was not recorded, or what there is none of.
     """

@@ -132,7 +132,7 @@ def run(job: Job, watch: Watch) -> None:
 
 
 def best_references(jobs: Sequence[Job]) -> Iterator[tuple[Task, Reference]]:
-    """Return of each task and test event the best of the finished jobs, which differ in rate and policy alone.
+    """Yield, for each task and test event, the best of the finished jobs, which differ only in rate and policy.
 
     The best on the test images counts; of equals, the first.
     """

@@ -1,4 +1,4 @@
-"""What the tests of a learner come down to: one number each for Ω_all, calibration and transfer, and their means."""
+"""Aggregate the tests of a learner into Ω_all, calibration and transfer, and average over tasks and seeds."""
 
 from __future__ import annotations
 

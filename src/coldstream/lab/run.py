@@ -123,7 +123,7 @@ def _run_in_processes(
     if wanted:
         raise Stopped
     if any(process.exitcode for process in processes):
-        raise ValueError(f"a worker died with exit code {[p.exitcode for p in processes]}; run again to go on")
+        raise ValueError(f"a worker died with exit code {[p.exitcode for p in processes]}; run again to resume")
 
 
 def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None:

@@ -12,7 +12,7 @@ from coldstream.lab.records import EventResult
 def check_tensorboard() -> None:
     """Refuse where the package is missing."""
     if find_spec("tensorboard") is None:
-        raise ValueError("tensorboard: true needs the package tensorboard: pip install coldstream[tensorboard]")
+        raise ValueError("tensorboard: true needs the package tensorboard: uv run --extra tensorboard coldstream ...")
 
 
 class TensorBoardLog:

@@ -128,7 +128,7 @@ class _Run:
         self._saves: list[Saving] = []
 
     def stream(self) -> None:
-        """Learn each example once; test where the stream says so; write a line a test, and at the end the summary."""
+        """Learn each example once; test where the stream says so; write one line per test, then the summary."""
         learner = self._load() if (self._checkpoint / MANIFEST).exists() else self._new()
         # A checkpoint knows the lines of every test before it, so that only those after it are made again.
         lines = self._folder.sealed_lines("metrics.jsonl", EventResult, self._seal, self._again)

@@ -299,7 +299,7 @@ class Learner(ABC, Generic[Task]):
         task: object = None,
         per_update: int = 1,
     ) -> list[Id]:
-        """Learn examples in order; with `per_update=1` the same, to the bit, as `learn_one` on each.
+        """Learn examples in order; with `per_update=1` bit for bit as `learn_one` on each.
 
         With k above 1 every update takes k new examples beside the replayed ones: for streams faster than one
         update an example. All examples are checked before the first one is learned. Ctrl-C takes effect between two

@@ -204,7 +204,7 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
         """Return a network trained on what is stored; `fresh` are the classes of which examples waited."""
 
     def _after_training(self, task: Waiting, fresh: set[int], engine: Engine) -> Callable[[], None]:
-        """Compute what else follows from a network just trained; return what puts it into the task's state.
+        """Compute what depends on the trained network, such as exemplars; return a function that stores it.
 
         It also drops stored examples that the method does not keep after their batch.
         """

@@ -22,7 +22,7 @@ from coldstream.learners.training.engine import Engine
 from coldstream.randomness import torch_seed
 
 LOOKS = 0.1
-"""Held-out examples looked at for each replayed one; at least one for each new one."""
+"""Held-out examples looked at for each replayed one; at least one for each update."""
 
 
 class ColdStartSettings(CSSLSettings):
@@ -52,8 +52,8 @@ class ColdStartSettings(CSSLSettings):
     unseen: Flag = True
     """Whether predictions leave room for classes that have not come (`coldstream.learners.confidence.unseen`)."""
     passes: Annotated[int, whole_from(1)] = 8
-    """The most updates for a new example, made as long as everything that is known is stored and fits several times
-    into a batch."""
+    """Maximum updates per new example, while the whole buffer fits into a batch at least twice and holds examples of
+    every known class."""
     warm_up: Flag = True
     """Whether to scale the learning rate by batch size / full batch size: the first batches are small."""
 

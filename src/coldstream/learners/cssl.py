@@ -44,7 +44,7 @@ class CSSLSettings(ReplaySettings):
 class CSSL(Learner[TaskState]):
     """The paper's algorithm: a deep network learns from one image at a time, from random weights, with no classes.
 
-    Every image is learned at once, together with replayed ones, all augmented, and stored compressed. This is
+    Every image is learned at once, together with replayed ones, all augmented, and stored by a codec. This is
     Algorithm 1 and nothing else; `coldstream.ColdStart` adds our recipe for short streams.
 
     Two hooks are for methods that derive from this one (docs/own-learner.md): `loss`, what an update minimises, and

@@ -30,7 +30,7 @@ class DeepSLDASettings(NetworkSettings):
     """``"plastic"``, updated by every example, or ``"fixed"``, as base initialisation left it. Fixed without base
     initialisation is zero, which makes this the nearest class mean."""
     shrinkage: Annotated[float, number(above=0, most=1)] = 1e-4
-    """ε."""
+    """ε, the shrinkage of the covariance: scores use the inverse of (1 - ε) Σ + ε I."""
     init: Annotated[str | Path | Dataset, checked(check_init)] = "base"
     """The frozen weights: ``"base"``, trained by `base_init`, which must come first; a weights file or torchvision's
     name; or ``"random"``."""
@@ -84,7 +84,7 @@ class Statistics(TaskState):
 
 
 class DeepSLDA(Learner[Statistics]):
-    """A mean a class and one covariance for all, updated by every example; nothing is stored, nothing replayed.
+    """One mean per class and one shared covariance, updated by every example; nothing is stored or replayed.
 
     For features x of an example of class k, of which c came before, as the n-th update from 0, with the mean as it
     was before:

@@ -1,4 +1,4 @@
-"""DER++ (Buzzega et al., 2020): dark experience replay, which replays what the network said when it learned."""
+"""DER++ (Buzzega et al., 2020): dark experience replay, which also replays the logits of the network."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DERpp(ER):
 
     @property
     def draws(self) -> int:  # type: ignore[override]
-        """Two draws from the buffer an update; without the second term of cross-entropy, one."""
+        """Two draws from the buffer per update; without the second term of cross-entropy, one."""
         return 2 if self.settings.beta else 1
 
     def loss(self, logits: Tensor, batch: Batch, targets: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""End-to-End Incremental Learning (Castro et al. 2018): cross-entropy, distillation a head, balanced fine-tuning."""
+"""End-to-End Incremental Learning (Castro et al. 2018): cross-entropy, distillation by head, balanced fine-tuning."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def cross_distilled_loss(
 ) -> Tensor:
     """Return the cross-entropy over the `known` classes, and beside it each head's distillation loss.
 
-    A head's is the cross-entropy between what the old and the new logits of its classes say, both by a softmax
-    among these classes alone and at the given temperature.
+    The distillation loss of a head is the cross-entropy between its old and its new class probabilities: softmax over
+    the head's classes alone, at the given temperature.
     """
     loss = F.cross_entropy(logits[:, known], targets[:, known])
     for head in heads:
@@ -61,7 +61,7 @@ class EndToEndTask(ExemplarTask):
 
 
 class EndToEnd(BatchLearner[EndToEndTask]):
-    """End-to-end incremental learning: the cross-distilled loss, one head a step, and balanced fine-tuning.
+    """End-to-end incremental learning: the cross-distilled loss, one head per batch, and balanced fine-tuning.
 
     The classes that are first taught together make up a head. When a batch ends, the network goes on from its
     weights with cross-entropy over all classes and a distillation loss for each old head, which holds it to what

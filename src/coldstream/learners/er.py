@@ -17,7 +17,7 @@ class ERSettings(CSSLSettings):
     augment: PolicyText = "crop|flip"
     """The policy of augmentation."""
     evict: Annotated[str, checked(get_evictor)] = "reservoir"
-    """What leaves a full buffer: ``"reservoir"``, ``"largest-class"`` or ``"uniform"``."""
+    """What leaves a full buffer: ``"reservoir"``, ``"largest-class"``, ``"uniform"``, or as for CSSL."""
 
 
 class ER(CSSL):

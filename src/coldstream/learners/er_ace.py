@@ -14,7 +14,7 @@ class ERACE(ER):
 
     The loss of an update is the sum of two cross-entropies: of the new examples over the classes among them, and of
     the replayed ones over all classes. So a new class does not push the old ones away before it is replayed beside
-    them. With one new example an update the first term is zero, and a new example is learned when it is replayed; the
+    them. With one new example per update the first term is zero, and the example is learned when it is replayed; the
     publication's results are with updates of 10 new examples (``per_update=10``).
     """
 

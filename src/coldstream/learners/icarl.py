@@ -59,7 +59,7 @@ class ICaRLTask(ExemplarTask):
 class ICaRL(BatchLearner[ICaRLTask]):
     """Incremental classifier and representation learning.
 
-    When a batch ends, the network goes on from its weights with a binary cross-entropy a class, averaged over
+    When a batch ends, the network goes on from its weights with a binary cross-entropy per class, averaged over
     examples and rows of the head: the targets of the batch's classes are 1 and 0, those of the other known classes
     are what the network gave before, for the augmented image. (The publication's batches bring new classes only,
     so that the batch's classes are the new ones. Where known classes come again, they are learned, not kept.)

@@ -1,4 +1,4 @@
-"""What comes in: images of any kind and size, vectors, and ids, checked and brought to one form."""
+"""Check images of any kind and size, vectors and ids, and convert them to one form."""
 
 from __future__ import annotations
 

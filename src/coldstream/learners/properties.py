@@ -1,4 +1,4 @@
-"""What the learners are, told by themselves, beside what the paper says of them (its table T:algo_components)."""
+"""Properties of each learner, computed from its network, beside the paper's table T:algo_components."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coldstream.learners import LEARNERS, Learner
 
 @dataclass(frozen=True)
 class Properties:
-    """A row of the paper's table."""
+    """A line of the paper's table."""
 
     base_init: bool
     frozen: float
@@ -32,7 +32,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 
 def built(kind: type[Learner[Any]], *, size: int, channels: int, **settings: Any) -> Learner[Any]:
-    """Return a learner with its network as it is before the first example, so that it can be asked about it."""
+    """Return a learner whose network is built before the first example, to count its parameters."""
     learner = kind(size=size, channels=channels, **settings)
     learner.shape = (size, size, channels)
     learner._engine = learner._build(learner.shape)
@@ -41,7 +41,7 @@ def built(kind: type[Learner[Any]], *, size: int, channels: int, **settings: Any
 
 
 def properties_table() -> list[list[str]]:
-    """Return a header and a row for every registered learner; shares are by number of parameters."""
+    """Return a header and a line for every registered learner; shares are by number of parameters."""
     rows = [["learner", "base", *NETWORKS, "paper", "replays", "learns"]]
     for name, kind in LEARNERS.items():
         learners = [built(kind, **settings) for settings in NETWORKS.values()]

@@ -70,8 +70,8 @@ class REMINDSettings(ReplaySettings):
     crop: Flag = True
     """Whether every decoded map is cropped at random (2/7 to all of its area) and stretched back, the new one too."""
     mixup: Annotated[float | None, BeforeValidator(_mixup)] = 0.1
-    """Of the Beta distribution from which the share of mixtures is drawn, once a step: each replayed map is a mixture
-    of two that were stored. None: B maps as they are."""
+    """Mixup's α: each replayed map mixes two stored ones, with a share drawn from Beta(α, α) once per step. None: B
+    maps as they are."""
     extra_params: Flag = False
     """Whether two more layers come before F and learn with it ("REMIND + Extra Params"): a residual block as wide as
     it takes for the trainable parameters to be as many as if nothing were frozen."""
@@ -97,7 +97,7 @@ class SplitEngine(Engine):
 
 
 class REMIND(Learner[TaskState]):
-    """A network whose end goes on learning, from maps of features that are replayed out of a few hundred bytes each.
+    """Train the last layers of a network on replayed feature maps, each stored as a few hundred bytes of codes.
 
     G, the network up to the first block of its last stage, is frozen after base initialisation. Its maps are
     quantised position by position, and all that F, the rest, ever sees are maps that were encoded and decoded: new,

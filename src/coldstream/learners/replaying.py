@@ -114,7 +114,7 @@ def _key(task: TaskState, label: Label) -> Label:
 
 
 def store(task: TaskState, item: NDArray[Any], row: int, key: int, step: int) -> None:
-    """Count, compress and store an example that was learned, and evict what is too much."""
+    """Count, compress and store a learned example, then evict down to the capacity."""
     task.count(row, key)
     task.buffer.store(task.buffer.compress(item), row, key)
     task.buffer.evict(task.draw(step, "evict"))

@@ -94,7 +94,7 @@ class Settings(BaseModel):
         return {**values, **({} if counts is None else {_COUNTS: {from_json(label): n for label, n in counts}})}
 
     def changes(self) -> str:
-        """Return the settings that differ from their defaults, as they would be given, in short."""
+        """Return the settings that differ from their defaults, abbreviated, in the form of keyword arguments."""
         defaults = {
             name: field.get_default(call_default_factory=True) for name, field in type(self).model_fields.items()
         }
@@ -200,7 +200,7 @@ def one_of(choices: Any, what: str) -> BeforeValidator:
 
 
 def checked(check: Any) -> BeforeValidator:
-    """Return the check that a function does not refuse a setting."""
+    """Return a validator that refuses a setting where `check` raises."""
 
     def keep(value: Any, info: ValidationInfo) -> Any:
         try:

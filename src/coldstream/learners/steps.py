@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -64,7 +65,8 @@ class Steps:
     """
 
     def __init__(self, learner: CSSL) -> None:
-        self._learner = learner
+        # Not one of its own: a cycle would keep learners in memory until the garbage collector comes.
+        self._learner: CSSL = weakref.proxy(learner)
         self._background = Background()
         self._prefetched: tuple[tuple[int, ...], Replayed] | None = None
         """A key that says for which step and which state of the buffer; then what is replayed."""

@@ -42,7 +42,7 @@ class TaskState:
 
     @property
     def rows(self) -> int:
-        """Rows of the head: one for each class, or as many as were said to come."""
+        """Number of head rows: one per class, or the number of classes declared in advance."""
         return self.classes.limit or len(self.classes)
 
     def enter(self, labels: Iterable[Label]) -> list[int]:

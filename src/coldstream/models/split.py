@@ -27,7 +27,7 @@ UNSPLIT = {"linear": _WITHOUT_PARTS, "mlp": _WITHOUT_PARTS, "resnet8-16": _SINGL
 
 @dataclass(frozen=True)
 class Split:
-    """The two parts share their layers with the network: F(G(x)) is the network, to the bit.
+    """The two parts share their layers with the network: F(G(x)) equals the network bit for bit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, each a named experiment at two scales."""
+"""The paper's tables and figures, each a named experiment at up to three scales."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXPERIMENTS: dict[str, PaperExperiment] = {
         baselines.BASELINES,
     )
 }
-"""In the order in which the paper has them."""
+"""In the order of the paper; those that it does not have come last."""
 
 
 def get_experiment(name: str) -> PaperExperiment:

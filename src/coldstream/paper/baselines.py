@@ -56,7 +56,7 @@ BASELINES = PaperExperiment(
     name="baselines",
     title="Every method with its searched settings",
     varies="the method",
-    fixed="data, order, network, 100 replayed examples a step; the bytes of 200 raw images, a tenth of the stream, "
+    fixed="data, order, network, 100 replayed examples per step; the bytes of 200 raw images, a tenth of the stream, "
     "for what a method stores, unless it is unbounded",
     setting=setting,
     parts=_parts,
@@ -80,7 +80,7 @@ BASELINES = PaperExperiment(
     ),
     about={
         "lab": "CIFAR-100 at 16 x 16, 20 classes of 100 images class by class, a ResNet of 155,000 parameters, "
-        "tested after every fourth class on 100 test images a class. Base initialisation is on the first four. "
+        "tested after every fourth class on 100 test images per class. Base initialisation is on the first four. "
         "The settings of each method are those that the search chose on other images; ColdStart has its own "
         "defaults. The paper has no such experiment."
     },

@@ -1,4 +1,4 @@
-"""The shape of an experiment of the paper: parts with their settings at two scales, claims, the paper's numbers."""
+"""The shape of an experiment of the paper: parts with their settings by scale, claims, the paper's numbers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class PaperExperiment:
     Attributes
     ----------
     name
-        Its label in the paper's source.
+        Its label in the paper's source, or a word for an experiment of ours.
     varies, fixed
         In words: what differs between the arms, and what does not.
     setting
@@ -136,7 +136,7 @@ class PaperExperiment:
     about
         In words, by scale: what it has that the paper has not.
     layout
-        A table for each part; one for each metric, with a column a part; or one with a line a part and learner.
+        A table per part; a table per metric, with a column per part; or one table with a line per part and learner.
     measured
         For an experiment that is timed instead of streamed: scale -> what is timed (`benchmarks.timing.pieces`).
     ours
@@ -189,7 +189,7 @@ class PaperExperiment:
         ]
 
     def runs(self, scale: str) -> list[PaperRun]:
-        """Return the runs: one a part, and at desk scale, where a run takes hours, one a learner."""
+        """Return the runs: one per part, and at desk scale, where a run takes hours, one per learner."""
         runs = []
         for part, tree in self.configs(scale).items():
             if scale != "desk":

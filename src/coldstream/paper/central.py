@@ -18,9 +18,9 @@ class CentralClaim:
     comparison
         Two learners of it, and the number that is compared here.
     paper
-        The number of the paper's own that it gives of both: a metric of `PaperExperiment.numbers`.
+        The metric of `PaperExperiment.numbers` in which the paper reports both.
     note
-        Why ours is another result, or what limits it; empty where there is nothing to say.
+        Why our result differs from the paper's, or what limits it; may be empty.
     """
 
     text: str

@@ -66,7 +66,7 @@ CAPACITY = PaperExperiment(
     name="fig:cifar100_cssl",
     title="Class-incremental CIFAR-100 by buffer capacity",
     varies="the method, and the capacity of the replay buffer (30 to 150 Mb in the paper, a fifth to all of it here)",
-    fixed="data, order, network, replayed examples a step, rates; CSSL stores 6 bits and 66% of the area, at lab "
+    fixed="data, order, network, replayed examples per step, rates; CSSL stores 6 bits and 66% of the area, at lab "
     "scale raw images where all fit",
     setting=short,
     parts=_by_capacity,
@@ -336,7 +336,7 @@ TRACK = PaperExperiment(
     name="fig:cifar_acc_track",
     title="Accuracy after every class",
     varies="the method",
-    fixed="class-incremental CIFAR-100, everything stored, nothing compressed, a test after every class",
+    fixed="class-incremental CIFAR-100, everything stored; at lab and paper scale raw, with a test after every class",
     setting=short,
     parts=_track,
     metrics=("omega_final", "average_accuracy", "final_accuracy"),
@@ -378,7 +378,7 @@ def _gap(setting: Setting) -> dict[str, Settings]:
 GAP = PaperExperiment(
     name="fig:perf_gap",
     title="The gap to offline training, and what is taken for what",
-    varies="the method: iCaRL and E2EIL batch by batch, REMIND with 50 or 100 replayed a step, offline training",
+    varies="the method: iCaRL and E2EIL batch by batch, REMIND with 50 or 100 replayed per step, offline training",
     fixed="class-incremental CIFAR-100 in five batches, everything kept, network",
     setting=short,
     parts=_gap,
@@ -400,8 +400,8 @@ GAP = PaperExperiment(
     ),
     about={
         "lab": SHORT_STREAM
-        + "fourth class. REMIND replays 16 or 32 a step where the paper has 50 or 100; iCaRL trains 15 epochs a "
-        "batch at rate 0.4, E2EIL 10 and 8, offline training 30."
+        + "fourth class. REMIND replays 16 or 32 per step where the paper has 50 or 100; iCaRL trains 15 epochs "
+        "per batch at rate 0.4, E2EIL 10 and 8, offline training 30."
     },
     figures=(
         Figure("events", "Accuracy on the way", {"value": "accuracy", "label": "accuracy, %"}),

@@ -82,7 +82,7 @@ def desk() -> Setting:
         "stream": {"ordering": "class-incremental", "test_every": 20},
         "learner": {"model": "resnet14-16", "size": 16, "channels": 3, "classes": 100, "normalize": "cifar100"},
         "base": {**offline, "classes": 20, "epochs": 50},
-        "offline": {**offline, "epochs": 101},  # of as many image updates as the stream has, 100 replayed a step
+        "offline": {**offline, "epochs": 101},  # of as many image updates as the stream has, 100 replayed per step
         "seeds": _SEEDS,
         "prequential": False,
         "checkpoint_every": 1000,

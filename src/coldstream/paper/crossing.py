@@ -1,4 +1,4 @@
-"""Where strong augmentation begins to pay: ours, not the paper's. Images a class by size of the network."""
+"""Where strong augmentation begins to pay: ours, not the paper's. Images per class by size of the network."""
 
 from __future__ import annotations
 

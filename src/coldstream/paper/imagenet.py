@@ -221,7 +221,7 @@ BASE = PaperExperiment(
             ),
         ),
     ),
-    about={"lab": "The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 a step."},
+    about={"lab": "The short stream of CIFAR-100 (20 classes of 100 images at 16 x 16); REMIND replays 16 per step."},
     layout="lines",
 )
 

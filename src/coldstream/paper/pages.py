@@ -97,17 +97,18 @@ def central_claims(scales: dict[str, list[dict[str, Any]]]) -> list[dict[str, An
 
 
 def _decided(claim: CentralClaim, scales: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return our numbers at the largest scale that was run, their difference and the verdict."""
+    """Return our numbers, their difference and the verdict at the largest scale that was run with several seeds."""
     metric = claim.comparison.metric
-    for one in reversed(scales):
-        values = one["results"].values if one["results"] else {}
-        verdict = judge(claim.comparison, values)
-        if verdict.interval is not None:
-            means = (spread(summary_of(values, *ref, metric)) for ref in _refs(claim))
-            seeds = f"{verdict.interval.n} seed{'s' * (verdict.interval.n > 1)}"
-            ours = f"{METRICS.get(metric, metric)} {_pair(means)}"
-            return {"ours": ours, "lead": verdict.interval, "verdict": verdict, "data": f"{one['scale']}, {seeds}"}
-    return {"ours": "", "lead": "", "verdict": Verdict(Outcome.NOT_RUN), "data": ""}
+    verdicts = [(one, judge(claim.comparison, one["results"].values)) for one in scales if one["results"]]
+    ran = [(one, verdict) for one, verdict in verdicts if verdict.interval is not None]
+    if not ran:
+        return {"ours": "", "lead": "", "verdict": Verdict(Outcome.NOT_RUN), "data": ""}
+    one, verdict = max(ran[::-1], key=lambda pair: _several(pair[1]))
+    assert verdict.interval is not None
+    means = (spread(summary_of(one["results"].values, *ref, metric)) for ref in _refs(claim))
+    seeds = f"{verdict.interval.n} seed{'s' * (verdict.interval.n > 1)}"
+    ours = f"{METRICS.get(metric, metric)} {_pair(means)}"
+    return {"ours": ours, "lead": verdict.interval, "verdict": verdict, "data": f"{one['scale']}, {seeds}"}
 
 
 def _refs(claim: CentralClaim) -> tuple[Ref, Ref]:
@@ -137,9 +138,20 @@ def _with_links(section: dict[str, Any], page: Path) -> dict[str, Any]:
 
 
 def _at_largest(scales: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """Return a claim as it is judged at the largest scale at which it was run."""
+    """Return a claim as it is judged at the largest scale that has all of its comparisons, with several seeds."""
     ran = [one for one in scales if one["claims"][number]["verdict"].outcome is not Outcome.NOT_RUN] or scales[:1]
-    return {**ran[-1]["claims"][number], "scale": ran[-1]["scale"], "seeds": ran[-1].get("seeds", "")}
+
+    def worth(one: dict[str, Any]) -> tuple[bool, bool]:
+        claim = one["claims"][number]
+        return claim["whole"], _several(claim["verdict"])
+
+    best = max(ran[::-1], key=worth)
+    return {**best["claims"][number], "scale": best["scale"], "seeds": best.get("seeds", "")}
+
+
+def _several(verdict: Verdict) -> bool:
+    """Return whether a verdict is on several seeds."""
+    return verdict.interval is not None and verdict.interval.n > 1
 
 
 def _counts(counts: Counter[str]) -> dict[str, int]:
@@ -153,7 +165,10 @@ def _at_scale(experiment: PaperExperiment, scale: str, results: KeptResults | No
         "scale": scale,
         "about": experiment.about[scale],
         "results": results,
-        "claims": [_claim(claim, values) for claim in experiment.claims_at(scale)],
+        "claims": [
+            _claim(claim, values, len(whole.comparisons))
+            for claim, whole in zip(experiment.claims_at(scale), experiment.claims, strict=True)
+        ],
     }
     if results is None:
         return section
@@ -179,10 +194,13 @@ def _missing(experiment: PaperExperiment, scale: str, results: KeptResults) -> l
     ]
 
 
-def _claim(claim: Claim, values: Values) -> dict[str, Any]:
+def _claim(claim: Claim, values: Values, whole: int) -> dict[str, Any]:
+    """Return a claim with its verdict; `whole` is the number of its comparisons at all scales together."""
     verdict, verdicts = judge_claim(claim, values)
+    there = len(claim.comparisons)
     return {
-        "text": claim.text,
+        "text": claim.text if there == whole else f"{claim.text} ({there} of {whole} comparisons)",
+        "whole": there == whole,
         "verdict": verdict,
         "counts": _counts(Counter(str(one.outcome) for one in verdicts)),
         "comparisons": _comparisons(claim.comparisons, verdicts),
@@ -236,7 +254,7 @@ def tables(experiment: PaperExperiment, results: KeptResults) -> list[Table]:
     """Return the tables of an experiment, ours beside the paper's numbers where it gives some."""
     parts, values = results.parts, results.values
     if experiment.layout == "columns":
-        learners = list(next(iter(parts.values())).learners)
+        learners = list(dict.fromkeys(name for part in parts.values() for name in part.learners))
         return [_with_columns(experiment, metric, list(parts), learners, values) for metric in experiment.metrics]
     lines = {name: [((name, learner), learner) for learner in part.learners] for name, part in parts.items()}
     if experiment.layout == "lines":
@@ -246,7 +264,7 @@ def tables(experiment: PaperExperiment, results: KeptResults) -> list[Table]:
 
 
 def _with_metrics(experiment: PaperExperiment, corner: str, lines: list[tuple[Ref, str]], values: Values) -> Table:
-    """Return a table with a column a metric, the paper's numbers in a column beside it."""
+    """Return a table with one column per metric, and the paper's numbers in a column beside it."""
     given = [metric for metric in experiment.metrics if any((*ref, metric) in experiment.numbers for ref, _ in lines)]
     header = [corner]
     for metric in experiment.metrics:
@@ -265,7 +283,7 @@ def _with_metrics(experiment: PaperExperiment, corner: str, lines: list[tuple[Re
 def _with_columns(
     experiment: PaperExperiment, metric: str, parts: list[str], learners: list[str], values: Values
 ) -> Table:
-    """Return a table with a column a part, the paper's number in brackets."""
+    """Return a table with one column per part, and the paper's number in brackets."""
     given = any((part, name, metric) in experiment.numbers for part in parts for name in learners)
     table = [[name_of(metric) + " (paper)" * given, *parts]]
     for name in learners:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +26,14 @@ def draw(experiment: PaperExperiment, results: KeptResults, folder: Path) -> dic
 
 
 def _seeds(part: KeptPart) -> str:
-    most = max(len(runs) for runs in part.learners.values())
-    return f"mean and range of {most} seeds" if most > 1 else "one seed"
+    counts = {len(runs) for runs in part.learners.values()}
+    if counts == {1}:
+        return "one seed"
+    return f"mean and range of {min(counts)}{f'-{max(counts)}' if len(counts) > 1 else ''} seeds"
 
 
 def _events(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
-    """Draw one number over the stream, a panel a part and a line a learner: mean and range over seeds."""
+    """Draw one number over the stream, one panel per part and one line per learner: mean and range over seeds."""
     value, scale = figure.options["value"], 100 if "%" in figure.options["label"] else 1
     whole, panels = plots.new_figure(7.2, 4.0, panels=len(results.parts), columns=1)
     for axes, (name, part) in zip(panels, results.parts.items(), strict=True):
@@ -53,18 +55,20 @@ def _capacity(path: Path, experiment: PaperExperiment, figure: Figure, results: 
     ((name, part),) = results.parts.items()
     values = results.values
     whole, (axes,) = plots.new_figure(7.2, 4.2)
-    methods: dict[str, dict[int, list[float]]] = {}
+    methods: dict[str, dict[int, Mapping[int, float]]] = {}
     for learner in part.learners:
         method, _, size = learner.rpartition(", ")
-        numbers = list(values[name, learner, "omega_per_event"].values())
+        numbers = values[name, learner, "omega_per_event"]
         for capacity in _capacities(size) if method else _MEGABYTES:
             methods.setdefault(method or learner, {})[capacity] = numbers
     for number, (method, by_capacity) in enumerate(methods.items()):
         sizes = sorted(by_capacity)
-        plots.line(axes, sizes, np.array([by_capacity[size] for size in sizes]).T, method, number)
+        seeds = sorted(set.intersection(*({*numbers} for numbers in by_capacity.values())))
+        if seeds:  # a line has those that all of its capacities have
+            plots.line(axes, sizes, [[by_capacity[size][seed] for size in sizes] for seed in seeds], method, number)
     axes.axhline(1, color=plots.OFFLINE, linestyle="--", linewidth=1.2, label="trained offline")
     axes.set_xticks(_MEGABYTES, [f"{size} Mb" for size in _MEGABYTES])
-    axes.set_xlabel("capacity; at lab scale the same share of the stream's raw bytes")
+    axes.set_xlabel("capacity; below the paper's scale the same share of the stream's raw bytes")
     axes.set_ylabel("Ω_all (an offline model per test)")
     axes.set_title(f"{experiment.name}, {_seeds(part)}", loc="left", fontsize=10)
     plots.legend(axes, beside=True)
@@ -93,7 +97,7 @@ def _bars(path: Path, experiment: PaperExperiment, figure: Figure, results: Kept
 
 
 def _confusion(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
-    """Draw the confusion matrix at the end of the first seed, a panel a learner."""
+    """Draw the confusion matrix at the end of the first seed, one panel per learner."""
     (part,) = results.parts.values()
     matrices = {
         learner: runs[0].confusion
@@ -112,7 +116,7 @@ def _confusion(path: Path, experiment: PaperExperiment, figure: Figure, results:
 
 
 def _tasks(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
-    """Draw the accuracy of each task over the stream, a line of panels a part and a panel a task."""
+    """Draw the accuracy of each task over the stream, one line of panels per part and one panel per task."""
     tasks = list(dict.fromkeys(event.task for run in results.runs for event in run.events))
     whole, panels = plots.new_figure(3.4, 2.9, panels=len(results.parts) * len(tasks), columns=len(tasks))
     places = iter(panels)
@@ -136,7 +140,7 @@ def _tasks(path: Path, experiment: PaperExperiment, figure: Figure, results: Kep
 
 
 def _crossing(path: Path, experiment: PaperExperiment, figure: Figure, results: KeptResults) -> None:
-    """Draw how much better the strong policy is, over the images per class, a line a network."""
+    """Draw how much better the strong policy is, over the images per class, one line per network."""
     values = results.values
     whole, panels = plots.new_figure(6.0, 3.8, panels=2)
     for axes, metric, label, factor in zip(

@@ -34,12 +34,14 @@ def read_results(experiment: PaperExperiment, scale: str, runs: Path, kept: Path
         old = before.parts.get(name)
         if old:
             wanted = addresses(tree)
-            valid = [one for one in old.learners if old.settings.get(one) == wanted.get(one)]
+            valid = [one for one in old.learners if one in wanted and old.settings.get(one) == wanted[one]]
             old = old.model_copy(update={"learners": {one: old.learners[one] for one in valid}})
         new = now.parts.get(name) if now else None
         if part := _merge(old, new) if old and new else new or old:
             parts[name] = _in_order(part, tree)
-    parts = {name: part for name, part in parts.items() if part.learners}
+    # Of a part whose learners are all others now, a reference alone may be left.
+    ours = {name: experiment.configs(scale)[name]["learners"].keys() for name in parts}
+    parts = {name: part for name, part in parts.items() if part.learners.keys() & ours[name]}
     return (now or before).model_copy(update={"parts": parts}) if parts else None
 
 
@@ -97,7 +99,7 @@ def left_out(experiment: PaperExperiment, scale: str, runs: Path, kept: Path) ->
 
 
 def addresses(tree: Settings) -> dict[str, str]:
-    """Return of each learner a hash of all settings that its results depend on."""
+    """Return, for each learner, a hash of all settings that its results depend on."""
     relevant = _relevant(tree)
     return {name: key_of({**relevant, "learners": {name: arm}}) for name, arm in relevant["learners"].items()} | (
         {"offline": key_of({**relevant, "learners": {}})} if "offline" not in relevant["learners"] else {}
@@ -127,11 +129,19 @@ def _changes(tree: Settings, folder: Folder) -> list[str]:
     return changes_between(_relevant(_common(wanted, before)), _relevant(before))
 
 
+_ABSENT_MEANS_NONE = ("base", "base_init", "per_update", "validation")
+"""Settings that are not written where they are not set: without one a run had none, however old it is."""
+
+
 def _common(tree: Any, other: Any) -> Any:
     """Return a tree without the settings that another one does not know; every learner stays."""
     if not isinstance(tree, dict) or not isinstance(other, dict):
         return tree
-    known = {key: _common(value, other[key]) for key, value in tree.items() if key in other and key != "learners"}
+    known = {
+        key: _common(value, other.get(key))
+        for key, value in tree.items()
+        if key != "learners" and (key in other or (key in _ABSENT_MEANS_NONE and value is not None))
+    }
     if "learners" in tree:
         known["learners"] = {
             name: _common(arm, other["learners"].get(name)) for name, arm in tree["learners"].items()

@@ -109,7 +109,7 @@ SEARCH = PaperExperiment(
     name="search",
     title="The settings of each method",
     varies="learning rates, epochs, and the base initialisation of methods that have one",
-    fixed="data, order, network, 100 replayed examples a step, at most the bytes of 200 raw images where a method "
+    fixed="data, order, network, 100 replayed examples per step, at most the bytes of 200 raw images where a method "
     "is limited by bytes",
     setting=setting,
     parts=_parts,
@@ -126,7 +126,7 @@ SEARCH = PaperExperiment(
 
 
 def chosen(results: KeptResults) -> dict[str, Settings]:
-    """Return of each method the values with the highest final accuracy, the first of equals."""
+    """Return, for each method, the values with the highest final accuracy; of equals, the first."""
     best = {}
     for name, grid in {**GRIDS, "offline": OFFLINE}.items():
         if name in results.parts:

@@ -87,7 +87,7 @@ class Codec:
     def most_bytes(self) -> int:
         """Upper bound of the bytes of an encoded item.
 
-        A JPEG has at most 27 bits a coefficient, half of its bytes may be stuffing, blocks are filled up to 16x16,
+        A JPEG has at most 27 bits per coefficient, half of its bytes may be stuffing, blocks are filled up to 16x16,
         and its tables take less than 4 KB.
         """
         if self.row_bytes is not None:
@@ -135,7 +135,7 @@ class Codec:
 def _jpeg_decoder() -> Callable[[bytes, Bytes], tuple[int, ...]]:
     """Return what decodes into an array and returns the image's shape; a larger image is not decoded.
 
-    simplejpeg is Pillow's library without Pillow's costs an image, and gives the same bits.
+    simplejpeg uses Pillow's JPEG library without Pillow's overhead per image, and gives the same bits.
     """
     try:
         from simplejpeg import decode_jpeg

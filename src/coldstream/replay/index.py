@@ -50,7 +50,7 @@ class Column:
 
 
 class IdTable:
-    """An id's slot, by open addressing over the ids column: four bytes a bucket, no Python objects."""
+    """An id's slot, by open addressing over the ids column: four bytes per bucket, no Python objects."""
 
     def __init__(self, ids: Column) -> None:
         self._ids = ids

@@ -18,7 +18,7 @@ class ProductQuantiser:
     """The codebooks of Jégou et al. (2011), as faiss trains them; encoding and decoding are our own.
 
     A vector is cut into as many parts as there are codebooks. Encoding takes the nearest centroid of each part by
-    squared distance, one matrix product a codebook. Decoding is a lookup in one table.
+    squared distance, one matrix product per codebook. Decoding is a lookup in one table.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ProductQuantiser:
         parts = np.split(np.ascontiguousarray(vectors, np.float32), codebooks, axis=1)
         trained = []
         for part in parts:
-            # One point a centroid is enough: with few examples a rough quantiser is what can be had.
+            # One point per centroid is enough: few examples allow no better quantiser.
             means = faiss.Kmeans(
                 part.shape[1],
                 min(centroids, len(part)),

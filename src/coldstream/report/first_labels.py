@@ -103,7 +103,7 @@ class FirstLabels:
 
 
 def targets(run: FirstLabels) -> list[Target]:
-    """Return what is asked of a run, with verdicts."""
+    """Return the targets of a run, with verdicts."""
     ours = run.accuracy(OURS)
     asked = [_never_behind("the better fixed policy", ours, run.better_policy())]
     asked += [_ahead_at_the_end(name, ours, run.accuracy(name)) for name in (LIGHT, FULL)]
@@ -119,7 +119,7 @@ def targets(run: FirstLabels) -> list[Target]:
 def _never_behind(other: str, ours: Numbers, theirs: Numbers) -> Target:
     verdict = all_of([is_above(lead, -SLACK) for lead in _each_test(ours - theirs)])
     limit = f"> {-100 * SLACK:g}"
-    return Target(f"points ahead of {other}, at the test that decides", limit, _points(verdict, -SLACK), verdict)
+    return Target(f"points ahead of {other}, at the deciding test", limit, _points(verdict, -SLACK), verdict)
 
 
 def _ahead_at_the_end(other: str, ours: Numbers, theirs: Numbers) -> Target:
@@ -132,7 +132,7 @@ def _calibrated(ece: Numbers) -> list[Target]:
     worst = all_of([is_below(test, WORST_ECE) for test in _each_test(ece)])
     return [
         _error("average ECE", AVERAGE_ECE, is_below(average, AVERAGE_ECE)),
-        _error("ECE at the test that decides", WORST_ECE, worst),
+        _error("ECE at the deciding test", WORST_ECE, worst),
     ]
 
 
@@ -182,7 +182,7 @@ def _seeds(count: int) -> str:
 
 
 def learner_table(run: FirstLabels) -> Table:
-    """Return a line a learner: final accuracy, differences to ours, ECE."""
+    """Return one line per learner: final accuracy, difference from ours, ECE."""
     ours = run.accuracy(OURS)
     small = bool((run.numbers(OURS, "images") < FEW).any())
     columns = ["average ECE (raw)", "worst ECE (raw)"] if small else ["average ECE", "worst ECE"]
@@ -202,7 +202,7 @@ def learner_table(run: FirstLabels) -> Table:
 
 
 def overview(runs: Sequence[FirstLabels]) -> Table:
-    """Return a line a run that has fixed policies: final accuracies, average ECE, how many targets were met."""
+    """Return one line per run that has fixed policies: final accuracies, average ECE, how many targets were met."""
     names = (OURS, LIGHT, FULL, LINEAR)
     numbers = [f"{name}: final accuracy, ECE" for name in names]
     table = [["", "labels", *numbers, "targets confirmed", "not decided", "targets missed"]]
@@ -224,7 +224,7 @@ def overview(runs: Sequence[FirstLabels]) -> Table:
 
 
 def draw(run: FirstLabels, path: Path) -> Path:
-    """Draw accuracy and ECE over the labels seen, a line a learner, the range over seeds shaded."""
+    """Draw accuracy and ECE over the labels seen, one line per learner, the range over seeds shaded."""
     figure, panels = plots.new_figure(5.6, 3.6, panels=2)
     for axes, label in zip(panels, ("accuracy in percent", "ECE"), strict=True):
         for number, name in enumerate(run.learners):
@@ -270,7 +270,7 @@ def _section(run: FirstLabels, pictures: Path, page: Path) -> dict[str, Any]:
         "seeds": _seeds(len(seeds)),
         "options": "" if seeds == SEEDS else f' --set "seeds={seeds}"',
         "learners": learner_table(run),
-        "targets": [["asked", "limit", "measured", "verdict"], *lines] if lines else None,
+        "targets": [["target", "limit", "measured", "verdict"], *lines] if lines else None,
         "pretrained": PRETRAINED in run.learners,
         "overtakes": run.overtakes(PRETRAINED) if PRETRAINED in run.learners else None,
         "picture": draw(run, pictures / f"{run.results.experiment}.png").relative_to(page).as_posix(),

@@ -1,4 +1,4 @@
-"""Results that are kept beside the documentation: one small file an experiment, one line a run."""
+"""Results that are kept beside the documentation: one small file per experiment, one line per run."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def read_kept(experiment: str, scale: str | None, folder: Path) -> KeptResults |
 
 
 def keep(results: KeptResults, folder: Path) -> None:
-    """Keep results, a line a run, so that a diff shows which runs changed."""
+    """Keep results, one line per run, so that a diff shows which runs changed."""
     parts = []
     for name, part in results.parts.items():
         learners = ",\n".join(

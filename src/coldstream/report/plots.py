@@ -1,4 +1,4 @@
-"""How pictures look: one colour, marker and dash a learner everywhere, so that grey print can be read too."""
+"""Plot style: each learner has one colour, marker and dash everywhere, so that grey print can be read too."""
 
 from __future__ import annotations
 

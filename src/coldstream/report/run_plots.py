@@ -50,7 +50,7 @@ def _title(results: Results) -> str:
 
 
 def accuracy(path: Path, results: Results) -> Path:
-    """Draw accuracy over the stream, a panel a task: mean and range over seeds, with the offline reference.
+    """Draw accuracy over the stream, one panel per task: mean and range over seeds, with the offline reference.
 
     With several tasks, vertical lines are where tasks begin; a panel is shaded where its task is streamed.
     """
@@ -199,7 +199,7 @@ def size_text(size: float, in_bytes: bool) -> str:
 
 
 def reliability(path: Path, events: dict[str, UnitEvent]) -> Path:
-    """Draw accuracy against confidence at the end of the first seed, a panel a learner."""
+    """Draw accuracy against confidence at the end of the first seed, one panel per learner."""
     figure, panels = plots.new_figure(4.6, 4.7, panels=len(events))
     for axes, (name, event) in zip(panels, events.items(), strict=True):
         diagram = event.reliability
@@ -244,7 +244,7 @@ def coverage(path: Path, events: dict[str, UnitEvent]) -> Path:
 
 
 def confusion(path: Path, events: dict[str, UnitEvent], ordering: str) -> Path:
-    """Draw the confusion matrix at the end of the first seed, a panel a learner; classes as the test lists them."""
+    """Draw the confusion matrix at the end of the first seed, one panel per learner; classes in test order."""
     order = "in order of coming" if ordering.startswith("class-") else "by name"
     figure, panels = plots.new_figure(4.4, 4.4, panels=len(events))
     for axes, (name, event) in zip(panels, events.items(), strict=True):

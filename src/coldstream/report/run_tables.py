@@ -35,7 +35,7 @@ def spread(value: Summary | None) -> str:
 
 
 def learner_table(run: FinishedRun, *, short: bool = False) -> Table:
-    """Return a line a learner: mean ± sd over seeds, and how many there were.
+    """Return one line per learner: mean ± sd over seeds, and the number of seeds.
 
     With several tasks the final accuracy on each of them comes first, and their offline references last. A short
     table has the columns that fit a terminal.
@@ -83,7 +83,7 @@ def _offline_lines(results: Results) -> Table:
 
 
 def task_table(results: Results) -> Table:
-    """Return a line a learner and task: the accuracy when the task ended, at the end, and offline."""
+    """Return one line per learner and task: the accuracy when the task ended, at the end, and offline."""
     table = [["learner", "task", "when it ended", "at the end", "forgetting", "offline", "Ω_all"]]
     columns = ("learned_accuracy", "final_accuracy", "forgetting", "offline_accuracy", "omega_final")
     for name, learner in results.learners.items():
@@ -93,7 +93,7 @@ def task_table(results: Results) -> Table:
 
 
 def event_table(results: Results, unit: UnitResult) -> Table:
-    """Return a line a test event of one learner and seed, in the order of the stream."""
+    """Return one line per test event of one learner and seed, in the order of the stream."""
     offline = {(task.task, event.step): event.accuracy for task in unit.tasks for event in task.offline}
     header = ["classes", "images seen", "accuracy", "offline", "ratio", "ECE", "ECE debiased", "test images"]
     table = [["task", *header] if results.has_tasks else header]
@@ -154,7 +154,7 @@ def unit_table(results: Results, unit: UnitResult, timing: UnitTiming) -> Table:
 
 
 def settings_table(results: Results) -> Table:
-    """Return a line a learner: its class, and the settings that differ from the defaults of that."""
+    """Return one line per learner: its class, and the settings that differ from the class's defaults."""
     table = [["learner", "class", "settings that differ from its defaults"]]
     for name, learner in results.learners.items():
         if learner.ran_with is None:

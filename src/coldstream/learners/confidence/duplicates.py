@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIKE = 0.8
-"""Neighbours are near-duplicates if their mean distance is below this part of the distance within their class."""
+"""Neighbours are near-duplicates if their mean distance is below this fraction of the distance within a class."""
 PAIRS = 20
 """Comparisons needed before that is decided."""
 _NEWEST = 0.01

@@ -30,7 +30,7 @@ PRIOR = 4.0
 ENOUGH = 16
 """With this many held-out examples no tests before learning are needed."""
 TOGETHER = 4
-"""The looks of so many steps are taken in one: a forward pass of few images takes as long as one of twice as many."""
+"""Steps between two forward passes over held-out examples: few images take as long as twice as many."""
 _MEMBERS = 8
 _MEMORY = 0.98
 _STEPS, _LONGEST = 50, 0.5
@@ -45,8 +45,8 @@ class Confidence:
     examples. The precision of the prior is the sum of the tests' curvatures, which goes on fading while no more tests
     are made, but at least `PRIOR`. Where neighbours are near-duplicates none are held out.
 
-    T is fitted again on all held-out examples in *rounds*. Each step looks at a few of them (`due`, `look`): the
-    network as it is then gives their logits. When all have been looked at (`finish_round`), T is fitted.
+    T is fitted again on all held-out examples in *rounds*. Every `TOGETHER` steps it looks at some of them (`due`,
+    `look`): the network as it is then gives their logits. When all have been looked at (`finish_round`), T is fitted.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class Confidence:
         if before is None or before[1] != label:
             self.unseen.begin_run(label, known)
             return len(members) > 0 and (self.duplicates or len(self.held) < ENOUGH)
-        row = buffer.index.find(before[0])
-        if row is not None and len(members) >= _MEMBERS:
+        slot = buffer.index.find(before[0])
+        if slot is not None and len(members) >= _MEMBERS:
             other = members[int(rng.integers(len(members)))]
-            if other != row:
-                self._likeness.compare(item, *buffer.items(np.array([row, other])))
+            if other != slot:
+                self._likeness.compare(item, *buffer.items(np.array([slot, other])))
         return False
 
     def test(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
@@ -214,6 +214,8 @@ class Confidence:
         self._looks = {}
         if "looks.ids" in arrays:
             ends = np.cumsum(arrays["looks.lengths"])
+            if ends[-1:].tolist() != [len(arrays["looks.values"])] or (arrays["looks.lengths"] < 1).any():
+                raise ValueError("the logits of held-out examples do not fit their lengths")
             looks = np.split(arrays["looks.values"].astype(np.float64), ends[:-1])
             self._looks = dict(zip(arrays["looks.ids"].tolist(), looks, strict=True))
         self.held = [int(id) for id in state["held"]]

@@ -50,6 +50,12 @@ class Average:
             parameter.requires_grad_(False)
         # A few places: walking through all modules at every prediction would take longer.
         self._shared = _without_average(body, self.body)
+        self._buffers = [
+            (kept, name, value)
+            for kept in (module._buffers for module in self.body.modules())
+            for name, value in kept.items()
+            if value is not None and value.is_floating_point()
+        ]
         # Asking for a state_dict at every update would take longer than averaging it.
         means = _once([kept[name] for _, kept, name in _places(self.body)])
         self._followed = [
@@ -60,7 +66,9 @@ class Average:
         self.updates, self.since = 0, 0.0
 
     def share_buffers(self) -> None:
-        """Share the network's buffers that have no average; the network may have replaced them."""
+        """Share the network's buffers that have no average, and put back averages: either may have been replaced."""
+        for kept, name, mean in self._buffers:
+            kept[name] = mean
         for live, twin, name in self._shared:
             twin[name] = live[name]
 
@@ -114,6 +122,7 @@ class Average:
         """Return the averages of the body by name; none before the first update."""
         if not self.updates:
             return {}
+        self.share_buffers()
         values = ((name, kept[key]) for name, kept, key in _places(self.body))
         return {name: value for name, value in values if value is not None and value.is_floating_point()}
 

@@ -31,7 +31,7 @@ def check_normalisation(normalize: Normalise) -> None:
         if normalize not in NORMALISATIONS:
             raise unknown("normalisation", normalize, NORMALISATIONS)
     elif not _is_mean_and_std(normalize):
-        raise ValueError(f"normalize is a name or (mean, std), one number a channel, std above 0; not {normalize!r}")
+        raise ValueError(f"normalize is a name or (mean, std), a number per channel, std above 0; not {normalize!r}")
 
 
 def check_device(device: str) -> None:
