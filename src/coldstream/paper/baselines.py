@@ -5,7 +5,19 @@ from __future__ import annotations
 from coldstream.paper import common, search
 from coldstream.paper.catalog import Claim, Figure, PaperExperiment, Setting, Settings, each_better
 
-CHOSEN: dict[str, Settings] = {}
+CHOSEN: dict[str, Settings] = {
+    "cssl": {"rate": "linear(0.03, 0.0003)"},
+    "er": {"rate": "linear(0.03, 0.0003)"},
+    "er-ace": {"rate": "linear(0.03, 0.0003)"},
+    "der++": {"rate": "linear(0.03, 0.0003)"},
+    "der++, 10 per update": {"rate": "linear(0.1, 0.001)"},
+    "remind": {"rate": "linear(0.1, 0.001)", "base.epochs": 200},
+    "deep-slda": {"base.epochs": 100, "base.rate": 0.1},
+    "exstream": {"rate": 0.002, "base.epochs": 100},
+    "linear-probe": {"rate": "linear(0.3, 0.003)", "base.epochs": 100},
+    "gdumb": {"epochs": 200, "rate": 0.05},
+    "offline": {"epochs": 200, "rate": 0.3},
+}
 """What the search chose (`search.chosen` of docs/results/search-lab.json)."""
 
 ALL_LAYERS = ("ER", "ER-ACE", "DER++")
@@ -17,7 +29,8 @@ def setting(scale: str) -> Setting:
     """Return the setting of the search, tested on the test images, beside offline training."""
     where = search.setting(scale)
     data = {"name": "cifar100", "classes": 20, "per_class": 100, "test_per_class": 100}
-    offline = {"batch": 64, "last_only": True, **CHOSEN.get("offline", {})}
+    recipe = {name: search.OFFLINE[name] for name in ("batch", "augment")}
+    offline = {**recipe, "last_only": True, **CHOSEN["offline"]}
     tree = {**where.tree, "data": data, "offline": offline, "seeds": [0, 1, 2, 3, 4]}
     return Setting(where.scale, tree, where.images, where.image_bytes, where.method)
 
@@ -25,7 +38,7 @@ def setting(scale: str) -> Setting:
 def arm(method: str, **changes: object) -> Settings:
     """Return a method as the search has it, with the values that it chose."""
     settings = {key: value for key, value in search.GRIDS[method].items() if key != "grid"}
-    for key, value in CHOSEN.get(method, {}).items():
+    for key, value in CHOSEN[method].items():
         section, _, name = key.rpartition(".")
         (settings.setdefault(section, {}) if section else settings)[name] = value
     return {**settings, **changes}
@@ -39,6 +52,7 @@ def _parts(where: Setting) -> dict[str, Settings]:
         "ER": arm("er"),
         "ER-ACE": arm("er-ace"),
         "DER++": arm("der++"),
+        "DER++, 10 per update": arm("der++, 10 per update"),
         "REMIND": arm("remind", **_BYTES),
         "REMIND, unbounded": arm("remind"),
         "REMIND + extra params": arm("remind", extra_params=True, **_BYTES),
@@ -46,8 +60,6 @@ def _parts(where: Setting) -> dict[str, Settings]:
         "ExStream": arm("exstream"),
         "linear probe": arm("linear-probe"),
         "GDumb": arm("gdumb"),
-        "iCaRL, unbounded": arm("icarl"),
-        "E2EIL, unbounded": arm("e2eil"),
     }
     return {"CIFAR100": where.experiment(arms, learner={"replay": 100})}
 
