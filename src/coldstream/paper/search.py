@@ -151,7 +151,7 @@ def at_the_edge(choice: dict[str, Settings]) -> list[str]:
         f"{name}: {key}={value}"
         for name, values in choice.items()
         for key, value in values.items()
-        if key != "augment" and value in (grids[name]["grid"][key][0], grids[name]["grid"][key][-1])
+        if value in (grids[name]["grid"][key][0], grids[name]["grid"][key][-1])
     ]
 
 
