@@ -250,7 +250,7 @@ def test_what_is_for_learning_changes_the_network(name):
 
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize("stream", [(IMAGES, LABELS), video()], ids=["shuffled", "video"])
-def test_without_any_ingredient_it_is_cssl_to_the_bit(stream, prefetch):
+def test_without_any_ingredient_it_is_cssl_bit_for_bit(stream, prefetch):
     shared = {"size": 8, "replay": 6, "capacity": 20, "augment": POLICIES[0], "prefetch": prefetch}
     off = {"strong_share": 1.0, "sample": "uniform", "weight_decay": 1e-5, "passes": 1}
     off |= dict.fromkeys(("full_on_duplicates", "average", "calibrate", "unseen", "warm_up"), False)

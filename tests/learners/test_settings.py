@@ -321,7 +321,7 @@ def test_check_learner_passes_with_settings_and_says_what_to_look_for_without():
             self.updates += 1
             return F.cross_entropy(logits, targets) / self.updates
 
-    with pytest.raises(AssertionError, match="check_resumes_to_the_bit: a stopped and resumed stream") as failure:
+    with pytest.raises(AssertionError, match="check_resumes_bit_for_bit: a stopped and resumed stream") as failure:
         check_learner(lambda **settings: Counts(**{**SMALL, **settings}))
     for hint in ("_state", "_task_state", "`_learn` changes", "not declared in `Settings`"):
         assert hint in str(failure.value)

@@ -66,7 +66,7 @@ def step(buffer, confidence, budget, rows=3, logits=None):
     """Look at what is due; return how many that are, and of how many a finished round is."""
     due = confidence.due(buffer, budget)
     if due:
-        confidence.look(due, np.ones((len(due), rows)) if logits is None else logits[[*due.values()]])
+        confidence.collect(due, np.ones((len(due), rows)) if logits is None else logits[[*due.values()]])
     finished = confidence.finish_round(buffer, rows)
     return len(due), finished and len(finished[1])
 
@@ -90,7 +90,7 @@ def test_looks_of_some_steps_come_together():
         due = confidence.due(buffer, 3.5)
         looked.append(due and len(due))
         if due is not None:
-            confidence.look(due, np.zeros((len(due), 3)))
+            confidence.collect(due, np.zeros((len(due), 3)))
     assert looked == [None, None, None, 14] * 4
     assert temperature.TOGETHER == 4
 
@@ -101,7 +101,7 @@ def test_a_round_has_the_logits_of_each_example():
     given = np.random.default_rng(0).normal(size=(7, 3))
     assert step(buffer, confidence, 4.0, logits=given) == (4, None)
     due = confidence.due(buffer, 4.0)
-    confidence.look(due, given[[*due.values()]])
+    confidence.collect(due, given[[*due.values()]])
     logits, slots = confidence.finish_round(buffer, 3)
     np.testing.assert_array_equal(logits, given[slots])
     assert sorted(slots.tolist()) == list(range(7))
@@ -112,7 +112,7 @@ def test_a_class_that_came_after_a_look_had_no_chance():
     buffer, confidence = held_out(6)
     step(buffer, confidence, 3.0, rows=2, logits=np.array([[2.0, -1.0]] * 6))
     due = confidence.due(buffer, 3.0)
-    confidence.look(due, np.array([[2.0, -1.0, 0.5]] * 3))
+    confidence.collect(due, np.array([[2.0, -1.0, 0.5]] * 3))
     logits, _ = confidence.finish_round(buffer, 3)
     assert (logits[:3, :2] == [2.0, -1.0]).all()
     assert (logits[:3, 2] < -1e5).all()
@@ -134,12 +134,12 @@ def test_edits_within_a_round():
     buffer, confidence = held_out(10)
     step(buffer, confidence, 6.0)
     buffer.drop(buffer.index.find(2))  # evicted
-    confidence.look_again(3)  # relabelled
+    confidence.discard_logits(3)  # relabelled
     assert step(buffer, confidence, 4.0) == (4, None)
     assert step(buffer, confidence, 4.0) == (1, 9)
     step(buffer, confidence, 6.0)
     confidence.release(buffer)
-    assert confidence.looks() == {}
+    assert confidence.collected() == {}
     assert step(buffer, confidence, 6.0) == (0, None)
 
 
@@ -276,10 +276,10 @@ def test_a_shuffled_stream_is_tested_until_enough_are_kept_back(monkeypatch):
     assert tests[:7] == [0, 2, 1, 0, 1, 2, 0]  # not the first of a class, nor one after its like
     alone, buffer = Confidence(), learner.tasks[None].buffer
     alone.held = list(range(ENOUGH))
-    assert not alone.meet(buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)
+    assert not alone.register(buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)
     alone.held.pop()
-    assert not alone.meet(buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)  # the second of a run
-    assert alone.meet(buffer, IMAGES[0], 2, 10**6, np.random.default_rng(0), True)
+    assert not alone.register(buffer, IMAGES[0], 1, 10**6, np.random.default_rng(0), True)  # the second of a run
+    assert alone.register(buffer, IMAGES[0], 2, 10**6, np.random.default_rng(0), True)
 
 
 def test_tests_before_learning_decide_until_something_is_kept_back():
@@ -301,7 +301,7 @@ def test_many_tests_outweigh_the_first_that_are_kept_back_until_they_are_old(unt
         confidence.test(row[None], np.array([label]))
     centre = np.log(confidence.temperature)
     for id in range(untested):
-        confidence.meet(fresh, np.zeros((2, 2, 3), np.uint8), 0, id, np.random.default_rng(0), True)
+        confidence.register(fresh, np.zeros((2, 2, 3), np.uint8), 0, id, np.random.default_rng(0), True)
     logits, labels = overconfident(10, 0.5, seed=1)
     confidence.held = list(range(10))
     confidence.fit(logits, labels)
@@ -432,7 +432,7 @@ def mid_round(**settings):
     """Return a learner in the middle of a round: of more held-out examples than are looked at in a step."""
     images, labels = clusters(140, 3)
     learner = learn(images, labels, replay=20, **settings)  # two looks per step
-    while not 2 <= len(learner.tasks[None].confidence._looks) < len(learner.tasks[None].confidence.held) - 2:
+    while not 2 <= len(learner.tasks[None].confidence._collected) < len(learner.tasks[None].confidence.held) - 2:
         learner.learn_one(images[0], 0)
     return learner, images, labels
 
@@ -441,7 +441,7 @@ def mid_round(**settings):
 def test_a_round_resumes_after_any_edit(edit, tmp_path):
     learner, images, labels = mid_round()
     confidence = learner.tasks[None].confidence
-    looked_at, looks = next(iter(confidence._looks)), len(confidence._looks)
+    looked_at, count = next(iter(confidence._collected)), len(confidence._collected)
     match edit:
         case "forget":
             learner.forget(looked_at)
@@ -456,8 +456,8 @@ def test_a_round_resumes_after_any_edit(edit, tmp_path):
         case "again":
             learner.learn_one(images[5], 1, id=looked_at)
     if edit in ("forget", "relabel", "new class"):
-        assert looked_at not in confidence._looks
-        assert len(confidence._looks) == looks - 1
+        assert looked_at not in confidence._collected
+        assert len(confidence._collected) == count - 1
     learner.save(tmp_path / "saved")
     resumed = ColdStart.load(tmp_path / "saved")
     assert resumed.fingerprint() == learner.fingerprint()
@@ -474,10 +474,10 @@ def test_a_round_resumes_after_any_edit(edit, tmp_path):
 
 def test_most_steps_look_at_as_many():
     learner, images, labels = mid_round()
-    counts, look = [], Confidence.look
+    counts, look = [], Confidence.collect
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Confidence, "look", lambda self, ids, logits: (counts.append(len(logits)), look(self, ids, logits))
+            Confidence, "collect", lambda self, ids, logits: (counts.append(len(logits)), look(self, ids, logits))
         )
         for image, label in zip(images[:40], labels[:40].tolist(), strict=True):
             learner.learn_one(image, label)

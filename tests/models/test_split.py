@@ -33,7 +33,7 @@ def count(module):
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in UNSPLIT])
-def test_the_parts_are_the_network_to_the_bit(name):
+def test_the_parts_are_the_network_bit_for_bit(name):
     check_split(name)
     body = Body.build(name, (3, 64, 64), 0).module
     parts = split(body, (3, 64, 64))

@@ -412,7 +412,7 @@ def test_a_restored_buffer_goes_on_as_the_first_would_have(codec, policy, storag
 
 
 @pytest.mark.parametrize("policy", [name for name in EVICTORS if "consolidate" in name])
-def test_soft_labels_are_restored_to_the_bit(policy):
+def test_soft_labels_are_restored_bit_for_bit(policy):
     # A NumPy number and the Python number that JSON makes of it round differently when added to a float32.
     for seed in range(20):
         first, second = (ReplayBuffer(SHAPE, capacity=3, evict=policy) for _ in range(2))

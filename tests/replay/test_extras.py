@@ -108,7 +108,7 @@ def test_a_merge_drops_both():
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
-def test_saved_and_restored_to_the_bit(count):
+def test_saved_and_restored_bit_for_bit(count):
     first = ReplayBuffer(SHAPE, capacity=25, evict="uniform")
     for id in range(count):
         store(first, id, id % 3)

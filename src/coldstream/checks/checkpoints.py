@@ -9,7 +9,7 @@ import numpy as np
 from coldstream.checks.fixtures import LOOK, Factory, fresh, load, stream, taught, teach
 
 
-def check_resumes_to_the_bit(factory: Factory) -> None:
+def check_resumes_bit_for_bit(factory: Factory) -> None:
     """Save, load and continue equals never having stopped; saving changes nothing."""
     images, labels = stream(24)
     straight, stopped = fresh(factory), fresh(factory)

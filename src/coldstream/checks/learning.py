@@ -20,7 +20,7 @@ def check_new_labels_any_time(factory: Factory) -> None:
     assert set(learner.predict_proba_one(images[2])) == {*before, ("new", 1), 7}
 
 
-def check_several_an_update(factory: Factory) -> None:
+def check_several_per_update(factory: Factory) -> None:
     """`learn_many` with several new examples per update counts every example, and knows their classes."""
     images, labels = stream(12)
     learner = fresh(factory)

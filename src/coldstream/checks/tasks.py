@@ -51,7 +51,7 @@ def check_tasks_are_apart(factory: Factory) -> None:
         assert np.array_equal(one, other), "a snapshot answers otherwise than its learner"
 
 
-def check_tasks_resume_to_the_bit(factory: Factory) -> None:
+def check_tasks_resume_bit_for_bit(factory: Factory) -> None:
     """With tasks too, save, load and continue equals never having stopped."""
     if not factory().multi_task:
         return

@@ -21,8 +21,8 @@ from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine
 from coldstream.randomness import torch_seed
 
-LOOKS = 0.1
-"""Held-out examples looked at for each replayed one; at least one for each update."""
+LOGITS_PER_REPLAYED = 0.1
+"""Held-out examples whose logits are collected for each replayed one; at least one for each update."""
 
 
 class ColdStartSettings(CSSLSettings):
@@ -112,7 +112,7 @@ class ColdStart(CSSL):
             rate *= len(batch.items) / (len(new) + self.settings.beside(task, len(self.tasks), len(new)))
         # Before the update: the network is tested on what it has not learned yet.
         for place, example in enumerate(new):
-            held_out = self._meet(task, example, rows[place], rows[place] < known)
+            held_out = self._register(task, example, rows[place], rows[place] < known)
             self.steps.store(task, batch, place, held_out=held_out)
             if held_out:
                 _confidence(task).hold(task.buffer, example.key)
@@ -120,7 +120,7 @@ class ColdStart(CSSL):
             self.step += 1
         with self.steps.update(task, batch, rate):
             pass
-        self._practise(task, rate, batch.step)
+        self._extra_passes(task, rate, batch.step)
         self._calibrate(task)
 
     def _set_up(self) -> None:
@@ -144,14 +144,14 @@ class ColdStart(CSSL):
             classes = sum(len(other.classes) for other in self.tasks.values())
             self.engine.average.shorten(task.head.average, row, classes)
 
-    def _meet(self, task: TaskState, example: Example, row: int, known: bool) -> bool:
+    def _register(self, task: TaskState, example: Example, row: int, known: bool) -> bool:
         """Register a new example, and test the network on it where that is fair; return whether to hold it out."""
         confidence, buffer = _confidence(task), task.buffer
         slot = buffer.index.find(example.key)
         if slot is not None:  # learned before
             return buffer.index.is_held_out(slot)
         draws = task.draw(self.step, "likeness")
-        fair = confidence.meet(buffer, example.item, row, example.key, draws, known)
+        fair = confidence.register(buffer, example.item, row, example.key, draws, known)
         if not self.settings.calibrate:
             return False
         if fair and known:
@@ -159,7 +159,7 @@ class ColdStart(CSSL):
             confidence.test(*self._answers(task, logits, [row]))
         if confidence.duplicates and confidence.held:
             confidence.release(buffer)
-        return confidence.wants(task.classes.counts[row])
+        return confidence.holds_out(task.classes.counts[row])
 
     def _answers(
         self, task: TaskState, logits: NDArray[np.float64], rows: Sequence[int]
@@ -173,7 +173,7 @@ class ColdStart(CSSL):
         right = [max(columns[row], key=lambda column: each[column]) for each, row in zip(logits, rows, strict=True)]
         return logits, np.array(right, np.int64)
 
-    def _practise(self, task: TaskState, rate: float, step: int) -> None:
+    def _extra_passes(self, task: TaskState, rate: float, step: int) -> None:
         """Make more passes over everything that is stored, while a batch has room for it several times.
 
         Not where the network knows more than what is stored, which it would forget: other tasks, or classes of which
@@ -195,16 +195,16 @@ class ColdStart(CSSL):
             self.engine.update(task.head, part.inputs, part.targets, rate, seed, step, loss=part.loss)
 
     def _calibrate(self, current: TaskState) -> None:
-        """Look at a few held-out examples of each task; fit its temperature when all were looked at."""
+        """Collect logits of held-out examples of each task; fit its temperature when all have been collected."""
         shares = self.settings.shares_of(current, len(self.tasks))
         for task in self.tasks.values():
             confidence, buffer = _confidence(task), task.buffer
-            due = confidence.due(buffer, max(1.0, LOOKS * shares[task.number]))
+            due = confidence.due(buffer, max(1.0, LOGITS_PER_REPLAYED * shares[task.number]))
             if due is None:
                 continue
             if due:
                 items = buffer.items(np.array([*due.values()], np.int64))
-                confidence.look(due, self.engine.logits(task.head, items))
+                confidence.collect(due, self.engine.logits(task.head, items))
             if (finished := confidence.finish_round(buffer, task.rows)) is not None:
                 logits, slots = finished
                 confidence.fit(*self._answers(task, logits, buffer.index.labels.view[slots].tolist()))
@@ -220,7 +220,7 @@ class ColdStart(CSSL):
     def _relabelled(self, task: TaskState, key: int, row: int) -> None:
         if task.classes.counts[row] == 1:
             self._shorten_window(task, row)
-        _confidence(task).look_again(key)
+        _confidence(task).discard_logits(key)
 
     def _forgotten(self, task: TaskState, key: int) -> None:
         _confidence(task).drop(task.buffer, key)
@@ -230,7 +230,7 @@ class ColdStart(CSSL):
 
     def _task_state(self, task: TaskState) -> State:
         plain, arrays = super()._task_state(task)
-        return {**plain, "confidence": _confidence(task).state()}, {**arrays, **_confidence(task).looks()}
+        return {**plain, "confidence": _confidence(task).state()}, {**arrays, **_confidence(task).collected()}
 
     def _restore_task(self, task: TaskState, plain: dict[str, Any], arrays: Arrays) -> None:
         super()._restore_task(task, plain, arrays)

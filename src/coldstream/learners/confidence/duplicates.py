@@ -16,7 +16,7 @@ _NEWEST = 0.01
 
 
 @dataclass
-class Likeness:
+class NeighbourDistances:
     """Running mean distances of an example to the one before it, and to a random other one of its class."""
 
     beside: float = 0.0

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coldstream.learners.confidence.duplicates import Likeness
+from coldstream.learners.confidence.duplicates import NeighbourDistances
 from coldstream.learners.confidence.unseen import Unseen
 from coldstream.replay import ReplayBuffer
 
@@ -45,17 +45,17 @@ class Confidence:
     examples. The precision of the prior is the sum of the tests' curvatures, which goes on fading while no more tests
     are made, but at least `PRIOR`. Where neighbours are near-duplicates none are held out.
 
-    T is fitted again on all held-out examples in *rounds*. Every `TOGETHER` steps it looks at some of them (`due`,
-    `look`): the network as it is then gives their logits. When all have been looked at (`finish_round`), T is fitted.
+    T is fitted again on all held-out examples in *rounds*. Every `TOGETHER` steps some of them are `due`: the network
+    as it is then gives their logits (`collect`). When all have theirs, T is fitted (`finish_round`).
     """
 
     def __init__(self) -> None:
         self.held: list[int] = []
         self._log = self._earned = 0.0
-        self._looks: dict[int, NDArray[np.float64]] = {}
+        self._collected: dict[int, NDArray[np.float64]] = {}
         self._first_log, self._first_curvature, self._since = 0.0, PRIOR, 0
         self._before: tuple[int, int] | None = None
-        self._likeness = Likeness()
+        self._distances = NeighbourDistances()
         self.unseen = Unseen()
 
     @property
@@ -65,9 +65,9 @@ class Confidence:
     @property
     def duplicates(self) -> bool:
         """Whether neighbours in the stream are near-duplicates."""
-        return self._likeness.duplicates
+        return self._distances.duplicates
 
-    def meet(
+    def register(
         self, buffer: ReplayBuffer, item: NDArray[Any], label: int, id: int, rng: np.random.Generator, known: bool
     ) -> bool:
         """Register an example before it is learned; return whether the network should be tested on it (`test`).
@@ -84,7 +84,7 @@ class Confidence:
         if slot is not None and len(members) >= _MEMBERS:
             other = members[int(rng.integers(len(members)))]
             if other != slot:
-                self._likeness.compare(item, *buffer.items(np.array([slot, other])))
+                self._distances.compare(item, *buffer.items(np.array([slot, other])))
         return False
 
     def test(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
@@ -96,13 +96,13 @@ class Confidence:
         if not self.held:
             self._log = self._first_log
 
-    def wants(self, number: int) -> bool:
+    def holds_out(self, number: int) -> bool:
         """Return whether to hold out a class's example with this number, from 0."""
         return number % EVERY == EVERY // 2 and not self.duplicates
 
     def hold(self, buffer: ReplayBuffer, id: int) -> None:
         """Register a held-out example that was stored; if there are too many, release some to replay."""
-        self.look_again(id)
+        self.discard_logits(id)
         self.held = [*(other for other, _ in self._slots(buffer) if other != id), id]
         self._release_some(buffer)
 
@@ -119,21 +119,21 @@ class Confidence:
         """Release all to replay."""
         for id in self.held:
             buffer.release(id)
-        self.held, self._looks, self._log = [], {}, self._first_log
+        self.held, self._collected, self._log = [], {}, self._first_log
 
     def drop(self, buffer: ReplayBuffer, id: int) -> None:
         """Remove an example that was forgotten: of fewer stored examples, fewer are held out."""
         if not self.held:
             return
-        self.look_again(id)
+        self.discard_logits(id)
         self.held = [other for other, _ in self._slots(buffer) if other != id]
         self._release_some(buffer)
         if not self.held:
             self._log = self._first_log
 
-    def look_again(self, id: int) -> None:
+    def discard_logits(self, id: int) -> None:
         """Take an example out of the logits of this round: it has changed, or its label, maybe to a later class."""
-        self._looks.pop(id, None)
+        self._collected.pop(id, None)
 
     def merge(self, old: int, new: int) -> None:
         """Merge one class into another."""
@@ -149,7 +149,7 @@ class Confidence:
                 yield id, slot
 
     def due(self, buffer: ReplayBuffer, budget: float) -> dict[int, int] | None:
-        """Return the slots, by id, of the held-out examples to look at now: `budget` per call on average.
+        """Return the slots, by id, of the held-out examples whose logits are due: `budget` per call on average.
 
         They come together, every `TOGETHER` calls; None in the calls between.
         """
@@ -157,26 +157,26 @@ class Confidence:
         if self._earned < TOGETHER * budget:
             return None
         count, self._earned = int(self._earned), self._earned % 1
-        return dict(islice(self._slots(buffer, but=self._looks), count))
+        return dict(islice(self._slots(buffer, but=self._collected), count))
 
-    def look(self, ids: Iterable[int], logits: NDArray[np.float64]) -> None:
+    def collect(self, ids: Iterable[int], logits: NDArray[np.float64]) -> None:
         """Collect the logits (N, rows of the head) of examples that were due."""
-        self._looks.update(zip(ids, logits, strict=True))
+        self._collected.update(zip(ids, logits, strict=True))
 
     def finish_round(self, buffer: ReplayBuffer, rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
         """If all held-out examples have been looked at, begin a new round; return logits (N, `rows`) and slots.
 
         A class that came after an example was looked at had no chance there: its logit is far below the others.
         """
-        if not self._looks or any(self._slots(buffer, but=self._looks)):
+        if not self._collected or any(self._slots(buffer, but=self._collected)):
             return None
-        looks, self._looks = self._looks, {}
+        collected, self._collected = self._collected, {}
         slots = dict(self._slots(buffer))
         if not slots:
             return None
         logits = np.full((len(slots), rows), _NO_CHANCE)
         for row, id in zip(logits, slots, strict=True):
-            row[: len(looks[id])] = looks[id]
+            row[: len(collected[id])] = collected[id]
         return logits, np.array([*slots.values()], np.int64)
 
     def fit(self, logits: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
@@ -185,45 +185,47 @@ class Confidence:
         self._log = fit_log_temperature(logits, labels, self._first_log, self._log, precision)
 
     def state(self) -> dict[str, Any]:
-        """Return a JSON-ready form of all but the logits (`looks`)."""
+        """Return a JSON-ready form of all but the logits (`collected`)."""
         return {
             "held": self.held,
             "log": self._log,
             "earned": self._earned,
             "first": [self._first_log, self._first_curvature, self._since],
             "before": None if self._before is None else list(self._before),
-            "likeness": asdict(self._likeness),
+            "likeness": asdict(self._distances),
             "unseen": self.unseen.state(),
         }
 
-    def looks(self) -> dict[str, NDArray[Any]]:
+    def collected(self) -> dict[str, NDArray[Any]]:
         """Return the logits that this round has collected, as named arrays."""
-        looks = [*self._looks.values()]
+        collected = [*self._collected.values()]
         return (
             {}
-            if not looks
+            if not collected
             else {
-                "looks.ids": np.array([*self._looks], np.int64),
-                "looks.lengths": np.array([len(logits) for logits in looks], np.int64),
-                "looks.values": np.concatenate(looks),
+                "collected.ids": np.array([*self._collected], np.int64),
+                "collected.lengths": np.array([len(logits) for logits in collected], np.int64),
+                "collected.values": np.concatenate(collected),
             }
         )
 
     def restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Restore what `state` and `looks` returned."""
-        self._looks = {}
-        if "looks.ids" in arrays:
-            ends = np.cumsum(arrays["looks.lengths"])
-            if ends[-1:].tolist() != [len(arrays["looks.values"])] or (arrays["looks.lengths"] < 1).any():
+        """Restore what `state` and `collected` returned."""
+        self._collected = {}
+        if "collected.ids" in arrays:
+            ends = np.cumsum(arrays["collected.lengths"])
+            if ends[-1:].tolist() != [len(arrays["collected.values"])] or (arrays["collected.lengths"] < 1).any():
                 raise ValueError("the logits of held-out examples do not fit their lengths")
-            looks = np.split(arrays["looks.values"].astype(np.float64), ends[:-1])
-            self._looks = dict(zip(arrays["looks.ids"].tolist(), looks, strict=True))
+            collected = np.split(arrays["collected.values"].astype(np.float64), ends[:-1])
+            self._collected = dict(zip(arrays["collected.ids"].tolist(), collected, strict=True))
         self.held = [int(id) for id in state["held"]]
         self._log, self._earned = float(state["log"]), float(state["earned"])
         (self._first_log, self._first_curvature), self._since = map(float, state["first"][:2]), int(state["first"][2])
         before, likeness = state["before"], state["likeness"]
         self._before = None if before is None else (int(before[0]), int(before[1]))
-        self._likeness = Likeness(float(likeness["beside"]), float(likeness["apart"]), int(likeness["pairs"]))
+        self._distances = NeighbourDistances(
+            float(likeness["beside"]), float(likeness["apart"]), int(likeness["pairs"])
+        )
         self.unseen.restore(state["unseen"])
 
 
