@@ -17,7 +17,7 @@ FIRST = 150
 """Labels before the measurement: the first few have more than one update each."""
 STEPS = 100
 """Steps of a round, of whose times the 99th percentile is taken."""
-STEP, FORWARD, MEDIAN = "bare step", "bare forward pass of an image", "median step"
+STEP, FORWARD = "bare step", "bare forward pass of an image"
 
 
 def default(bench: Bench) -> None:
@@ -49,7 +49,7 @@ def _at(bench: Bench, side: int) -> None:
     times = bench.measure(group, ways)
     for name, floor in (("learn_one", STEP), ("predict_one", FORWARD)):
         bench.rows += [times.row("default", group, floor), times.row("default", group, name, floor)]
-    bench.rows += _pace(bench, group, learn)
+    bench.rows += _pace(bench, group, {name: ways[name] for name in ("learn_one", STEP)})
 
 
 def _bare_prediction(model: str, side: int) -> Action:
@@ -63,10 +63,19 @@ def _bare_prediction(model: str, side: int) -> Action:
     return forward
 
 
-def _pace(bench: Bench, group: str, learn: Action) -> list[Row]:
-    """Return the median step and the 99th percentile, with a ratio for each round."""
-    rounds = range(bench.scale.least)
-    taken = np.array([[1e3 * timed(learn, 1) for _ in range(STEPS)] for _ in bench.track(f"{group}: pace", rounds)])
-    typical, slowest = np.median(taken, axis=1), np.percentile(taken, 99, axis=1)
-    last = Row("default", group, "99th percentile of steps", *spread(slowest))
-    return [Row("default", group, MEDIAN, *spread(typical)), last.compared(slowest / typical, MEDIAN)]
+def _pace(bench: Bench, group: str, ways: dict[str, Action]) -> list[Row]:
+    """Return the 99th percentile of each way's times beside its median, a ratio for each round; the ways take turns.
+
+    That of the bare step is what the machine does by itself.
+    """
+    rounds = []
+    for _ in bench.track(f"{group}: pace", range(bench.scale.least)):
+        rounds.append([[1e3 * timed(action, 1) for action in ways.values()] for _ in range(STEPS)])
+    times = np.array(rounds)
+    rows = []
+    for number, name in enumerate(ways):
+        typical, slowest = np.median(times[..., number], axis=1), np.percentile(times[..., number], 99, axis=1)
+        median, last = f"{name}, median", f"{name}, 99th percentile"
+        rows.append(Row("default", group, median, *spread(typical)))
+        rows.append(Row("default", group, last, *spread(slowest)).compared(slowest / typical, median))
+    return rows

@@ -69,7 +69,7 @@ TARGETS = (
     *(
         Target(
             f"default, {side} pixels: 99th percentile of steps to the median",
-            *("default", _AT.format(side), "99th percentile of steps", "median step", 1.5),
+            *("default", _AT.format(side), "learn_one, 99th percentile", "learn_one, median", 1.5),
         )
         for side in (8, 16, 32)
     ),

@@ -147,7 +147,7 @@ def test_forms_of_the_floor(tmp_path):
 
 
 CHEAP = {
-    "default": 3 * (4 + 2),
+    "default": 3 * (4 + 4),
     "step": 2 + 2 + 3 + 1 + 2 + 3 + 3 + 1,
     "sizes": 2,
     "cold": 4 * 3,
