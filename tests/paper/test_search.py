@@ -80,3 +80,9 @@ def test_the_baselines_have_the_chosen_settings():
     settled = {name: values for name, values in search.chosen(kept).items() if name not in search.UNSETTLED}
     assert settled == baselines.CHOSEN
     assert settled.keys() | {*search.UNSETTLED} == {*search.GRIDS, "offline"}
+    offline = read_kept("search", "lab", Path(__file__).parents[2] / "docs" / "results").parts["offline"].learners
+    reference, best = (
+        offline[f"offline, epochs={epochs}, rate=0.3"][0].numbers["final_accuracy"] for epochs in (200, 400)
+    )
+    assert baselines.OFFLINE["epochs"] == 200
+    assert best - reference == pytest.approx(0.024)
