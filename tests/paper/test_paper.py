@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from coldstream.data import DATASETS, Dataset
-from coldstream.lab import config, learners
+from coldstream.lab import config, learners, reading
 from coldstream.lab.records import Confusion
 from coldstream.models import MODELS
 from coldstream.paper import EXPERIMENTS, get_experiment, pages, results, runs_named
@@ -794,3 +795,22 @@ def test_central_claims_are_about_what_is_run(claim):
     for part, name in (claim.comparison.better, claim.comparison.worse):
         assert name in lab[part]["learners"], (part, name)
         assert claim.comparison.metric in metrics_of(lab[part])
+
+
+def merged(first, changes):
+    """Return settings with changes on top; learners are all replaced."""
+    both = {**first, **changes}
+    for key, value in changes.items():
+        if key != "learners" and isinstance(value, dict) and isinstance(first.get(key), dict):
+            both[key] = merged(first[key], value)
+    return both
+
+
+@pytest.mark.parametrize("experiment", STREAMED)
+def test_settings_on_a_page_are_those_of_the_experiment(experiment):
+    """The first block is an experiment that runs; the others are what their parts change in it."""
+    for scale in EXPERIMENTS[experiment].scales:
+        first, *others = map(yaml.safe_load, pages._settings(EXPERIMENTS[experiment], scale))
+        for tree, shown in zip(configs(experiment, scale).values(), (first, *others), strict=True):
+            given = shown if shown.keys() >= first.keys() else merged(first, shown)
+            assert reading.write_config(reading.make_config(given)) == reading.write_config(reading.make_config(tree))

@@ -12,7 +12,7 @@ import yaml
 
 from coldstream.lab.files import Folder
 from coldstream.paper import EXPERIMENTS, pictures
-from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref
+from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref, Settings
 from coldstream.paper.central import CENTRAL, CentralClaim
 from coldstream.paper.results import read_results
 from coldstream.paper.verdicts import judge, judge_claim
@@ -245,9 +245,52 @@ def _command(experiment: PaperExperiment, scale: str, results: KeptResults) -> s
 
 
 def _settings(experiment: PaperExperiment, scale: str) -> list[str]:
-    """Return the settings of each part as YAML."""
-    trees = experiment.configs(scale).values() if experiment.measured is None else [experiment.measured[scale]]
-    return [yaml.safe_dump(dict(tree), sort_keys=False, width=110).strip() for tree in trees]
+    """Return the settings of the first part as YAML, and of each other part those that differ."""
+    if experiment.measured is not None:
+        return [_as_yaml(dict(experiment.measured[scale]))]
+    first, *others = _compact([*experiment.configs(scale).values()])
+    return [_as_yaml(tree) for tree in (first, *(_difference(tree, first) for tree in others))]
+
+
+def _compact(trees: list[Settings]) -> list[Settings]:
+    """Return the parts of an experiment with what all learners of all parts have in common said once in each."""
+    one, *others = [arm for tree in trees for arm in tree["learners"].values()]
+    common = {
+        key: value
+        for key, value in one.items()
+        if key not in ("base", "base_init") and all(key in arm and arm[key] == value for arm in others)
+    }
+    return [
+        {
+            **tree,
+            "learner": {**tree["learner"], **common},
+            "learners": {
+                name: {key: value for key, value in arm.items() if key not in common}
+                for name, arm in tree["learners"].items()
+            },
+        }
+        for tree in trees
+    ]
+
+
+def _difference(tree: Settings, first: Settings) -> Settings:
+    """Return the settings that differ from those of the first part; all of them where it lacks some of those."""
+    changed = {}
+    for key, value in tree.items():
+        before = first.get(key)
+        if key != "learners" and isinstance(value, dict) and isinstance(before, dict):
+            if before.keys() - value.keys():
+                return tree
+            if nested := {name: one for name, one in value.items() if name not in before or before[name] != one}:
+                changed[key] = nested
+        elif key not in first or before != value:
+            changed[key] = value
+    return tree if first.keys() - tree.keys() else changed
+
+
+def _as_yaml(tree: Settings) -> str:
+    text: str = yaml.safe_dump(tree, sort_keys=False, width=110, default_flow_style=None)
+    return text.strip()
 
 
 def tables(experiment: PaperExperiment, results: KeptResults) -> list[Table]:
