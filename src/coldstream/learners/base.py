@@ -483,8 +483,7 @@ class Learner(ABC, Generic[Task]):
         logits = self._logits(state, np.stack(items))
         column = {row: i for i, row in enumerate(seen)}
         rows = [row for row, into in enumerate(state.classes.into) if into in column]
-        if len(rows) < logits.shape[1]:
-            logits = logits[:, rows]
+        logits = logits[:, rows]
         if not np.isfinite(logits).all():
             raise FloatingPointError(
                 "the network's outputs are not finite: it diverged; begin again with a lower rate"
