@@ -20,8 +20,8 @@ def describe_environment() -> Environment:
     """Return versions, processor, threads and the commit of the code that runs."""
     from coldstream.checkpoint import environment
 
-    facts = {**environment(), **_code(), "processor": processor(), "instructions": _instructions()}
-    return Environment.model_validate({**facts, "coldstream": version("coldstream")})
+    fields = {**environment(), **_code(), "processor": processor(), "instructions": _instructions()}
+    return Environment.model_validate({**fields, "coldstream": version("coldstream")})
 
 
 @cache

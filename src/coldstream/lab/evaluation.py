@@ -64,7 +64,7 @@ class Evaluation:
             self._log(record)
 
     def wait(self) -> None:
-        """Wait until what was begun is done and handed on; what went wrong in it is raised here."""
+        """Wait for the tests that are under way and hand on their results; raise the error of one that failed."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             self._hand_on(pending.result())
@@ -112,7 +112,7 @@ def evaluate(learner: Learner[Any], test: Dataset, event: Event) -> EventResult:
 
 
 def _hits(probabilities: NDArray[Any], truth: NDArray[Any], k: int) -> NDArray[np.bool_]:
-    """Return which labels are among the k most probable; one that has no column never is."""
+    """Return which labels are among the k most probable; a label without a column never is."""
     width = probabilities.shape[1]
     right = np.zeros(len(truth), bool)
     if (known := truth < width).any():

@@ -62,7 +62,7 @@ class Experiment:
 
     @classmethod
     def resume(cls, path: Path) -> Experiment:
-        """Plan the run in a folder again: what its code or data have changed is computed anew."""
+        """Plan the run in a folder again; jobs whose code or data have changed are computed anew."""
         from coldstream.lab.reading import make_config
         from coldstream.lab.saved import saved_settings
 
@@ -167,9 +167,9 @@ def _refuse_no_run(path: Path) -> None:
 
 
 def _refuse_other_config(config: Config, text: str, path: Path) -> None:
-    """Refuse a folder that has the run of another config, or files that are no run's.
+    """Refuse a folder with the run of another config, or with files that belong to no run.
 
-    A config that was damaged since is written again where it is the one that was planned.
+    A config.yaml that was damaged is replaced if the plan was made from the same config.
     """
     import yaml
 

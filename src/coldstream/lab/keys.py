@@ -1,4 +1,4 @@
-"""Addresses of results: a hash of everything that matters, so that equal work is shared and other work never."""
+"""Addresses of results: a hash of everything that a result depends on. Equal work is shared, different work never."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _beside(file: Path) -> Iterator[Path]:
 
 
 def content_of(path: Any) -> str | None:
-    """Return a hash of a file's content, where it is the path of one."""
+    """Return a hash of a file's content; None if `path` is not the path of a file."""
     if not isinstance(path, (str, Path)) or not Path(path).is_file():
         return None
     with open(path, "rb") as file:
@@ -158,7 +158,7 @@ def key_of(dependencies: dict[str, Any]) -> str:
 
 
 def _with_names(value: Any) -> Any:
-    """Return the same with dicts that JSON has no keys for, such as counts by (task, label), as pairs."""
+    """Replace dicts with keys that JSON does not have, such as counts by (task, label), by sorted pairs."""
     if not isinstance(value, dict):
         return value
     named = {key: _with_names(inner) for key, inner in value.items()}

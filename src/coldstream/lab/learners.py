@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load_object(what: str, place: str) -> Any:
-    """Return what a user names by ``module:name``, from the current folder or the path; `what` is for errors."""
+    """Return the object ``module:name`` from the current folder or the path; `what` names its kind in errors."""
     module, _, name = place.partition(":")
     sys.path.insert(0, "")
     try:

@@ -76,6 +76,6 @@ def _tasks(config: Config, inputs: ExperimentInputs) -> tuple[TaskData, ...]:
 
 
 def first_steps(stream: Stream) -> dict[str, int]:
-    """Return how many examples had come when a class came for the first time, its own included."""
+    """Return for each class the number of examples streamed up to and including its first."""
     labels, first = np.unique(stream.dataset.labels[stream.order], return_index=True)
     return {stream.dataset.names[label]: int(step) + 1 for label, step in zip(labels, first, strict=True)}

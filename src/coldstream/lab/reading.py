@@ -82,7 +82,7 @@ def learner_changes(kinds: Sequence[str], *, default: bool) -> list[str]:
 
 
 def _check_common(config: Config) -> None:
-    """Refuse a common setting that no learner has; one that some have is for those."""
+    """Refuse a common setting that no learner has; learners that do not have it are not given it."""
     kinds = {learner_class(str(one.get("kind", "cold-start"))) for one in (config.learner, *config.learners.values())}
     known = {key for kind in (*kinds, *LEARNERS.values()) for key in all_settings(kind)} | {"kind", "per_update"}
     for key in config.learner:

@@ -56,7 +56,7 @@ class Environment(Record):
 
     @property
     def hardware(self) -> str | None:
-        """What computed, in short."""
+        """Processor, instruction set and threads, in short."""
         known = [text for text in (self.processor, self.instructions) if text]
         return ", ".join([*known, f"{self.threads} thread{'s' * (self.threads != 1)}"]) if known else None
 

@@ -87,8 +87,8 @@ def task_numbers(
 ) -> Numbers[float]:
     """Return the numbers of one task of several: tests from its end on count.
 
-    The accuracy of a task when it was learned is that of the test right at its end, on all of its classes. It has
-    forgotten what is missing at the last test of the best since, in which the last task cannot differ.
+    The learned accuracy is that of the test right at the end of the task, on all of its classes. Forgetting is the
+    fall from the best of these tests to the last one; the last task has one test only, and so none.
     """
     after = [event for event in events if event.step >= end]
     omega = _omega(after, offline[-1:], "accuracy")
@@ -162,8 +162,8 @@ def transfer(events: Sequence[EventResult], first_steps: Mapping[str, int]) -> T
     """Return forgetting, backward and forward transfer over classes.
 
     A class is learned at the first test after it came. Forward transfer is its accuracy at the test before that,
-    if it was tested then; an untrained learner knows no class, so that its accuracy, the baseline, is 0. So it is
-    for every learner that begins cold: only one that was initialised on a class can know it before it comes.
+    if it was tested then; an untrained learner knows no class, so that its accuracy, the baseline, is 0. Only
+    a learner that was base-initialised on a class can know it before it comes.
     """
     last, tables = events[-1].confusion.truth, [event.confusion.accuracies() for event in events]
     everything = np.array([[table.get(name, np.nan) for name in last] for table in tables], np.float64)

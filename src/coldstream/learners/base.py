@@ -19,7 +19,7 @@ from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label, spelled
 from coldstream.learners import base_init, editing, persistence
 from coldstream.learners.changes import Changes, UnusableExample
-from coldstream.learners.inputs import Id, Image, Inputs, check_id, id_key, listed, several, sides, whole
+from coldstream.learners.inputs import Id, Image, Inputs, as_list, check_id, id_key, several, sides, whole
 from coldstream.learners.settings import NetworkSettings
 from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine
@@ -70,11 +70,11 @@ class Learner(ABC, Generic[Task]):
     batch_incremental: ClassVar[bool] = False
     """Whether examples wait until `end_batch` before the network learns from them."""
     stores: ClassVar[str] = "images"
-    """What is stored for replay, in a word or two; empty for a method without replay."""
+    """Kind of the stored examples, in a word or two; empty for a method without replay."""
     multi_task: ClassVar[bool] = False
     """Whether the stream may have tasks."""
     crops_as_tested: ClassVar[bool] = False
-    """Whether images are cropped for learning as they are for predictions: where a frozen network sees them first."""
+    """Whether new images are cropped as for predictions: for methods that learn from a frozen network's features."""
 
     settings: NetworkSettings
 
@@ -245,7 +245,7 @@ class Learner(ABC, Generic[Task]):
     def _new_classes(self, limit: int | None) -> Classes:
         return Classes(limit)
 
-    # Facts.
+    # Sizes.
 
     def parameters(self) -> int:
         """Return the number of the network's parameters as it is now; 0 before there is one."""
@@ -305,8 +305,8 @@ class Learner(ABC, Generic[Task]):
         update an example. All examples are checked before the first one is learned. Ctrl-C takes effect between two
         updates: what was learned until then stays learned.
         """
-        images, labels = several(images), listed("labels", labels)
-        ids = [None] * len(labels) if ids is None else listed("ids", ids)
+        images, labels = several(images), as_list("labels", labels)
+        ids = [None] * len(labels) if ids is None else as_list("ids", ids)
         if not len(images) == len(labels) == len(ids):
             raise ValueError(f"{len(images)} images, {len(labels)} labels and {len(ids)} ids: must be as many")
         return self._learn_several(images, labels, ids, task, whole("per_update", per_update, 1))

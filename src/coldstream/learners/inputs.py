@@ -46,7 +46,7 @@ class Inputs:
     _warned: bool = False
 
     def admit(self, item: Any, shape: tuple[int, ...] | None, *, test: bool = False) -> NDArray[Any]:
-        """Return an item at the network's `shape` (None: to be decided by it), or say what is wrong with it.
+        """Return an item at the network's `shape`, or raise a ValueError; with None the item decides the shape.
 
         Decoding may take a second: a learner calls this before it takes its lock.
         """
@@ -94,7 +94,7 @@ class Inputs:
 
 
 def several(items: Any) -> Any:
-    """Return several images or vectors, which are read once, or refuse a single one."""
+    """Return a sequence of images or vectors; an iterator is read once, a single image is refused."""
     shape = tuple(getattr(items, "shape", ()))
     if len(shape) == 3 and (shape[2] if isinstance(items, np.ndarray) else shape[0]) in (1, 3, 4):
         # Its rows would be taken for grey images.
@@ -113,8 +113,8 @@ def several(items: Any) -> Any:
     return items if hasattr(items, "__len__") else list(given)
 
 
-def listed(name: str, values: Any) -> list[Any]:
-    """Return labels or ids as a list; refuse what has none."""
+def as_list(name: str, values: Any) -> list[Any]:
+    """Return labels or ids as a list; refuse what cannot be iterated over."""
     try:
         return list(values)
     except TypeError:

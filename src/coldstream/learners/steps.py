@@ -39,7 +39,7 @@ class Batch:
     draws: tuple[int, ...]
     """How many examples each draw from the buffer gave: they follow each other in `slots`."""
     items: NDArray[Any]
-    """The images, augmented or about to be: all of them, or the replayed ones alone where those were prefetched."""
+    """The images of the batch. Until `Steps.augment`, prefetched batches have the replayed images only, augmented."""
     policy: Policy
     """How the images are augmented and mixed."""
     targets: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
@@ -72,7 +72,7 @@ class Steps:
         """A key that says for which step and which state of the buffer; then what is replayed."""
 
     def begin(self, task: TaskState, new: Sequence[Example]) -> tuple[float, list[int]]:
-        """Return the learning rate of an update, and the head rows of new examples, which are opened if need be."""
+        """Return the learning rate of an update, and the head rows of new examples; a new class gets a new row."""
         labels = [example.label for example in new]
         return self._learner.rates.mean(task, labels), task.enter(labels)
 

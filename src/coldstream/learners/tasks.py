@@ -46,13 +46,13 @@ class TaskState:
         return self.classes.limit or len(self.classes)
 
     def enter(self, labels: Iterable[Label]) -> list[int]:
-        """Return the head rows of classes, which are opened where they are new."""
+        """Return the head rows of classes; a new class gets a new row."""
         rows = [self.classes.enter(label) for label in labels]
         self.grow()
         return rows
 
     def grow(self) -> None:
-        """Give the head, and what else has a row for every class, the rows that are missing."""
+        """Add the missing rows to the head, and to everything else that has a row for every class."""
         self.head.grow(self.rows)
 
     def draw(self, step: int, role: str) -> np.random.Generator:

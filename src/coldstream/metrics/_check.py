@@ -1,4 +1,4 @@
-"""What every metric asks of its input; each refusal says what was expected and what came.
+"""Checks of the input of every metric; each error says what was expected and what came.
 
 Fractions (probabilities, confidences) may leave [0, 1] by `SLACK`, since an average of float32 softmaxes
 does; they are clipped before use. Anything further out is an error: percentages and logits are not fractions.

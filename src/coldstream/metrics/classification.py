@@ -67,7 +67,7 @@ def hits(probabilities: ArrayLike, labels: ArrayLike, k: int = 1) -> NDArray[np.
     k = _check.whole(k, "k", 1, table.shape[1])
     expected = np.take_along_axis(table, truth[:, None], axis=1)
     lower = np.arange(table.shape[1]) < truth[:, None]
-    # Counting who is ahead needs neither a sort nor a stable one: it is the rank of the label itself.
+    # The rank of a label is the number of classes before it: counting them takes no sort.
     rank = np.count_nonzero((table > expected) | ((table == expected) & lower), axis=1)
     within: NDArray[np.bool_] = rank < k
     return within

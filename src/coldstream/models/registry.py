@@ -153,7 +153,7 @@ def _feature_count(body: nn.Module, shape: Shape, model: ModelLike) -> int:
 
 
 def on_blank(network: nn.Module, shape: Shape) -> Any:
-    """Return what a network makes of one blank item, in evaluation mode so that nothing in it changes."""
+    """Return the output of a network for one blank item, in evaluation mode so that nothing in it changes."""
     training = {module: module.training for module in network.modules()}
     parameter = next(network.parameters(), torch.empty(0))
     network.eval()

@@ -19,15 +19,12 @@ class CentralClaim:
         Two learners of it, and the number that is compared here.
     paper
         The metric of `PaperExperiment.numbers` in which the paper reports both.
-    note
-        Why our result differs from the paper's, or what limits it; may be empty.
     """
 
     text: str
     experiment: str
     comparison: Comparison
     paper: str = "omega_final"
-    note: str = ""
 
 
 def _than(part: str, better: str, worse: str, metric: str = "omega_per_event") -> Comparison:
@@ -55,8 +52,6 @@ CENTRAL = (
         "Mixup, CutMix and AutoAugment together are better than crops and flips",
         "T:data_aug",
         _than("policies", "MU + CM + AA", "none"),
-        note="On 2,000 images that are replayed often it costs accuracy; [crossing](paper/crossing.md) and "
-        "[baselines](paper/baselines.md) have where it pays.",
     ),
     CentralClaim(
         "This augmentation calibrates CSSL",

@@ -23,7 +23,7 @@ from coldstream.report.tables import Table
 from coldstream.report.verdicts import Outcome, Verdict
 
 NOTES = Path(__file__).parent / "notes"
-"""Hand-written notes on results, SLUG.md; numbers stay in the tables."""
+"""Hand-written notes on results, SLUG.md of an experiment and central.md; numbers stay in the tables."""
 OURS = ("lab", "desk")
 """The scales that are run on two cores, the largest last."""
 METRICS = {
@@ -58,10 +58,9 @@ def write(runs: Path, out: Path) -> list[Path]:
                 keep(results, kept)
                 drawn = pictures.draw(experiment, results, images)
             scales.append({**_at_scale(experiment, scale, results), "drawn": drawn})
-        note = NOTES / f"{experiment.slug}.md"
         section: dict[str, Any] = {
             "experiment": experiment,
-            "note": note.read_text().strip() if note.is_file() else "",
+            "note": _note(experiment.slug),
             "scales": scales,
             "claims": [_at_largest(scales, number) for number in range(len(experiment.claims))],
         }
@@ -76,9 +75,15 @@ def write(runs: Path, out: Path) -> list[Path]:
     counts = Counter(str(claim["verdict"].outcome) for section in sections for claim in section["claims"])
     linked = [_with_links(section, out) for section in sections]
     central = central_claims({one["experiment"].name: one["scales"] for one in sections})
-    page = render("paper.md.j2", sections=linked, counts=_counts(counts), central=central)
+    page = render("paper.md.j2", sections=linked, counts=_counts(counts), central=central, note=_note("central"))
     Folder(out).write("results.md", page)
     return written
+
+
+def _note(name: str) -> str:
+    """Return a hand-written note on results; empty where there is none."""
+    path = NOTES / f"{name}.md"
+    return path.read_text().strip() if path.is_file() else ""
 
 
 def central_claims(scales: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""What runs found, for people: tables, plots and pages."""
+"""Results of runs for readers: tables, plots and pages."""

@@ -123,7 +123,7 @@ def _annotate(axes: Axes, results: Results) -> None:
 
 
 def same_but_capacity(settings: dict[str, Settings]) -> dict[str, list[str]]:
-    """Return learners of several capacities that are the same otherwise, by what tells them from the other groups.
+    """Return the groups of learners that differ in capacity only; the settings that groups differ in name them.
 
     Examples
     --------
