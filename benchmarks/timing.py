@@ -16,7 +16,7 @@ from benchmarks.measuring import Bench, Row, spread
 from benchmarks.workloads import CLASSES, pictures
 from coldstream.data import Dataset
 from coldstream.learners import CSSL, REMIND, OfflineRecipe
-from coldstream.learners.base import Example
+from coldstream.learners.method import Example
 from coldstream.learners.tasks import TaskState
 
 LEARNERS: dict[str, tuple[type[CSSL | REMIND], dict[str, Any]]] = {

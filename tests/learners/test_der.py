@@ -6,7 +6,7 @@ import torch
 
 from coldstream.augment import Policy
 from coldstream.learners import ER, Batch, DERpp
-from coldstream.learners.base import Example
+from coldstream.learners.method import Example
 from plain_replay import PlainReplay, assert_same, cross_entropy, stream
 
 LINEAR = {

@@ -6,7 +6,7 @@ import torch
 
 from coldstream.augment import Policy
 from coldstream.learners import ER, ERACE, Batch
-from coldstream.learners.base import Example
+from coldstream.learners.method import Example
 from plain_replay import PlainReplay, assert_same, cross_entropy, stream
 
 LINEAR = {"model": "linear", "augment": "none", "precision": "float64", "weight_decay": 1e-2}

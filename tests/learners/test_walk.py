@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import coldstream
-from coldstream import CSSL, ColdStart, Learner
+from coldstream import CSSL, ColdStart
+from coldstream.learners.method import Method
 
 PACKAGE = Path(coldstream.__file__).parent
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
@@ -23,7 +24,7 @@ def walk(kind):
     owners = {
         inspect.unwrap(method).__code__: owner
         for owner in kind.__mro__
-        if issubclass(owner, Learner)
+        if issubclass(owner, Method)
         for method in vars(owner).values()
         if hasattr(method, "__code__")
     }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from coldstream._lazy import Registry, attribute_loader
 
 if TYPE_CHECKING:
-    from coldstream.learners.base import Example, Learner
+    from coldstream.learners.base import Learner
     from coldstream.learners.cold_start import ColdStart
     from coldstream.learners.cssl import CSSL
     from coldstream.learners.deep_slda import DeepSLDA
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coldstream.learners.gdumb import GDumb
     from coldstream.learners.icarl import ICaRL
     from coldstream.learners.linear_probe import LinearProbe
+    from coldstream.learners.method import Example
     from coldstream.learners.offline import Offline
     from coldstream.learners.remind import REMIND
     from coldstream.learners.steps import Batch
@@ -34,7 +35,7 @@ _MODULES = {
     "DeepSLDA": "deep_slda",
     "EndToEnd": "end_to_end",
     "ExStream": "exstream",
-    "Example": "base",
+    "Example": "method",
     "GDumb": "gdumb",
     "ICaRL": "icarl",
     "Learner": "base",

@@ -4,79 +4,34 @@ from __future__ import annotations
 
 import inspect
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from coldstream.checkpoint import Saving, Segment
 from coldstream.data import Dataset
-from coldstream.labels import Classes, Label, as_label, spelled
-from coldstream.learners import base_init, editing, persistence
+from coldstream.labels import Classes, Label, as_label
+from coldstream.learners import answering, base_init, editing, persistence
 from coldstream.learners.changes import Changes, UnusableExample
-from coldstream.learners.inputs import Id, Image, Inputs, as_list, check_id, id_key, several, sides, whole
-from coldstream.learners.settings import NetworkSettings
-from coldstream.learners.tasks import TaskState
+from coldstream.learners.inputs import Id, Image, Inputs, as_list, check_id, several, sides, whole
+from coldstream.learners.method import Example, Method
+from coldstream.learners.tasks import Task, task_name
 from coldstream.learners.training.engine import Engine
 from coldstream.learners.training.offline import OfflineRecipe
-from coldstream.models import Body, load_weights
 from coldstream.randomness import torch_seed
 
-Task = TypeVar("Task", bound=TaskState)
-Shape = tuple[int, ...]
-Arrays = dict[str, NDArray[Any]]
-State = tuple[dict[str, Any], Arrays]
-"""JSON-ready values, and arrays that no later step changes."""
 
-
-@dataclass(frozen=True)
-class Example:
-    """A new example, checked and brought to the network's size before anything is changed."""
-
-    item: NDArray[Any]
-    label: Label
-    id: Id
-
-    @property
-    def key(self) -> int:
-        """The number under which a replay buffer knows the example."""
-        return id_key(self.id)
-
-
-class Learner(ABC, Generic[Task]):
+class Learner(Method[Task]):
     """Learns from one example at a time, and can be asked at any moment.
 
     This class has everything that a user can call. It checks its input before it changes anything, so that a
     ValueError leaves the learner exactly as it was. It holds one lock, so that other threads may predict while one
-    learns, and see the state between two steps. It knows nothing of a method.
-
-    A method is a subclass. It declares its settings in a class `Settings`, and says how it learns in `_learn` and,
-    where it does not answer with its network, how it answers in `_logits`. Both are given the state of the task that
-    they are about (`TaskState`). Everything below "What a method is made of" may be replaced, and nothing else.
-
-    State: `engine` is the network, shared by all tasks; `tasks` has a `TaskState` for each, by name, and a single
-    one under None on a stream without tasks. Before the first example `built` is False, and there are no tasks.
+    learns, and see the state between two steps. It knows nothing of a method: what a subclass fills in is in
+    `Method`.
     """
-
-    Settings: ClassVar[type[NetworkSettings]] = NetworkSettings
-    """What can be set, declared once (`coldstream.learners.settings`)."""
-    needs_base_init: bool = False
-    """Whether `base_init` must be called before anything else; settings may decide."""
-    batch_incremental: ClassVar[bool] = False
-    """Whether examples wait until `end_batch` before the network learns from them."""
-    stores: ClassVar[str] = "images"
-    """Kind of the stored examples, in a word or two; empty for a method without replay."""
-    multi_task: ClassVar[bool] = False
-    """Whether the stream may have tasks."""
-    crops_as_tested: ClassVar[bool] = False
-    """Whether new images are cropped as for predictions: for methods that learn from a frozen network's features."""
-
-    settings: NetworkSettings
 
     def __init_subclass__(cls) -> None:
         """Give the class the signature and the documentation of its settings."""
@@ -86,7 +41,7 @@ class Learner(ABC, Generic[Task]):
                 f"{cls.__name__} defines __init__, whose arguments a checkpoint would not keep: declare its settings "
                 "in a class Settings inside it, and prepare other things in _set_up(self)"
             )
-        inherited = super(cls, cls).Settings  # type: ignore[misc]
+        inherited = super(cls, cls).Settings
         if not (inspect.isclass(cls.Settings) and issubclass(cls.Settings, inherited)):
             raise TypeError(
                 f"{cls.__name__}.Settings must derive from {inherited.__name__}, whose settings it adds to"
@@ -102,9 +57,7 @@ class Learner(ABC, Generic[Task]):
         self.settings.warn_of_weights(trained=not self.crops_as_tested)
         self.seed, self.step, self.prepared = self.settings.seed, 0, False
         self.needs_base_init = self.needs_base_init or self.settings.init == "base"
-        self.tasks: dict[Label | None, Task] = {}
-        self.shape: Shape | None = None
-        self._engine: Engine | None = None
+        self.tasks, self.shape, self._engine = {}, None, None
         self._inputs = Inputs(
             self.settings.items, sides(self.settings.size), self.settings.channels, self.settings.zoom
         )
@@ -129,121 +82,12 @@ class Learner(ABC, Generic[Task]):
         known = f"{classes} classes{among}, {stored} stored, step {self.step}"
         return f"<{type(self).__name__}({self.settings.changes()}): {known}>"
 
-    @property
-    def built(self) -> bool:
-        """Whether there is a network yet: the first image decides its shape."""
-        return self._engine is not None
-
-    @property
-    def engine(self) -> Engine:
-        """The network; an error before there is one."""
-        if self._engine is None:
-            raise RuntimeError("there is no network before the first example: ask `built` first")
-        return self._engine
-
-    # What a method is made of.
-
-    def _set_up(self) -> None:
-        """Prepare what the method has before its network; check settings that depend on each other."""
-
-    def _body(self, shape: Shape) -> Body:
-        """Return the body of the network for items of `shape`, (channels, height, width), with its first weights."""
-        body = Body.build(self.settings.model, shape, self.seed)
-        init = self.settings.init
-        if isinstance(init, (str, Path)) and init not in ("random", "base"):
-            load_weights(body.module, self.settings.model, init)
-        return body
-
-    def _build(self, shape: Shape) -> Engine:
-        """Return the network for items of `shape`, (height, width, channels)."""
-        return self._make_engine(self._body(self._channels_first(shape)))
-
-    @abstractmethod
-    def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> Task:
-        """Return the state of a new task: `TaskState(**basics)`, and what else the method keeps for a task."""
-
-    @abstractmethod
-    def _learn(self, task: Task, new: Sequence[Example]) -> None:
-        """Learn examples that were checked, in one update, and add their number to `step`."""
-
-    def _logits(self, task: Task, items: NDArray[Any]) -> NDArray[np.float64]:
-        """Return scores (N, rows of the head) whose softmax is the prediction."""
-        return self.engine.logits(task.head, items)
-
-    def _unseen(self, task: Task) -> float:
-        """Return the probability that an image is of a class that has not come."""
-        return 0.0
-
-    def _check(self, task: Task, example: Example) -> None:
-        """Refuse an example for a reason of the method's own, before anything changes."""
-
-    def _after_base_init(self, task: Task, items: NDArray[Any], rows: NDArray[np.int64], keys: list[int]) -> None:
-        """Fit what else a method has on the data of base initialisation."""
-
-    def _relabelled(self, task: Task, key: int, row: int) -> None:
-        """React: a stored example has another label now."""
-
-    def _forgotten(self, task: Task, key: int) -> None:
-        """React: a stored example was removed."""
-
-    def _merged(self, task: Task, old: int, new: int) -> None:
-        """React: one class was merged into another."""
-
-    def _renamed(self, task: Task, old: Label, new: Label) -> None:
-        """React: a class has another label now."""
-
-    def _state(self) -> State:
-        """Return what a checkpoint holds of the network and of what else all tasks share."""
-        return {}, self.engine.state()
-
-    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        """Take over what `_state` gave."""
-        self.engine.restore(arrays)
-
-    def _task_state(self, task: Task) -> State:
-        """Return what a checkpoint holds of a task, its classes and its replay buffer apart."""
-        return {}, task.head.state()
-
-    def _restore_task(self, task: Task, plain: dict[str, Any], arrays: Arrays) -> None:
-        """Take over what `_task_state` gave; the head has its rows."""
-        task.head.restore(arrays)
-
-    def _frozen(self) -> nn.Module | None:
-        """Return the part of the network that streaming never changes."""
-        return None
-
-    def _memory(self, task: Task) -> tuple[int, int]:
-        """Return how many examples a task keeps for replay, and in how many bytes."""
-        buffer = task.replay_buffer
-        return (0, 0) if buffer is None else (len(buffer), buffer.nbytes)
-
-    def _overhead(self, task: Task) -> int:
-        """Return the bytes of what belongs to a task's replay beside the examples."""
-        return 0 if task.replay_buffer is None else task.replay_buffer.overhead_bytes
-
-    # Building.
-
-    def _make_engine(self, body: Body, **changes: Any) -> Engine:
-        """Return an engine with the learner's settings."""
-        return Engine(body, **{**self._engine_settings(), **changes})
-
-    def _engine_settings(self) -> dict[str, Any]:
-        """Return the settings that the engine takes."""
-        names = ("momentum", "weight_decay", "normalize", "device", "precision", "memory_format")
-        return {name: getattr(self.settings, name) for name in names}
-
-    def _channels_first(self, shape: Shape) -> Shape:
-        return shape if self.settings.items == "vectors" else (shape[2], shape[0], shape[1])
-
-    def _open_task(self, engine: Engine, shape: Shape, name: Label | None) -> Task:
+    def _open_task(self, engine: Engine, shape: tuple[int, ...], name: Label | None) -> Task:
         number = len(self.tasks)
         seed = self.seed if number == 0 else torch_seed(self.seed, number, "task")
         limit = self.settings.classes
         classes, head = self._new_classes(limit), engine.new_head(seed, limit or 0)
         return self._new_task(engine, shape, name=name, number=number, seed=seed, classes=classes, head=head)
-
-    def _new_classes(self, limit: int | None) -> Classes:
-        return Classes(limit)
 
     # Sizes.
 
@@ -337,7 +181,7 @@ class Learner(ABC, Generic[Task]):
         self, items: Sequence[NDArray[Any]], labels: Sequence[Label], ids: Sequence[Id | None], name: object, k: int
     ) -> list[Id]:
         """Check everything, then learn k examples at a time."""
-        name = self._task_name(name)
+        name = task_name(self, name)
         self._refuse_unprepared()
         task = self.tasks.get(name)
         (task.classes if task else Classes(self.settings.classes)).check(labels)
@@ -400,37 +244,6 @@ class Learner(ABC, Generic[Task]):
 
     # Asking.
 
-    def _task_name(self, task: object) -> Label | None:
-        """Return a task's name in its plain form, or None for no task; refuse one that does not fit the stream."""
-        known = self.tasks_
-        if task is None:
-            if known:
-                raise ValueError(f"this learner has tasks; say which one with task= (known: {known[:8]})")
-            return None
-        if not self.multi_task:
-            raise ValueError(f"{type(self).__name__} has no tasks; leave task=None (got {task!r})")
-        try:
-            name = as_label(task)
-        except ValueError as error:
-            raise ValueError(f"a task is named as a label is: {error}") from None
-        if None in self.tasks:
-            raise ValueError(
-                f"this learner began without tasks and has none, so leave task=None (got {name!r}); for a stream "
-                "with tasks begin a new one"
-            )
-        same = next((other for other in known if other == name), name)
-        if spelled(same) != spelled(name):
-            raise ValueError(f"task {name!r} cannot be told from the known task {same!r}; use one of them")
-        return name
-
-    def _known_task(self, task: object) -> Task:
-        name = self._task_name(task)
-        if name in self.tasks:
-            return self.tasks[name]
-        if name is None:
-            raise ValueError("there is no class yet: nothing was learned")
-        raise ValueError(f"there is no task {task!r}; known: {self.tasks_[:8]}")
-
     @property
     def classes_(self) -> list[Label]:
         """The classes that can be predicted, in the order in which they were first seen."""
@@ -448,7 +261,7 @@ class Learner(ABC, Generic[Task]):
     def classes_of(self, task: object) -> list[Label]:
         """Return the classes of a task, in the order in which they were first seen; none of one not seen yet."""
         with self._lock:
-            state = self.tasks.get(self._task_name(task))
+            state = self.tasks.get(task_name(self, task))
             return [] if state is None else [state.classes.labels[row] for row in state.classes.seen()]
 
     def predict_proba_many(
@@ -469,34 +282,9 @@ class Learner(ABC, Generic[Task]):
             with self._lock:
                 self._changes.check()
                 if self.shape == shape:  # else another thread's first image has decided the shape meanwhile
-                    return self._answer(items, task)
-
-    def _answer(self, items: Sequence[NDArray[Any]], task: object) -> tuple[list[Label], NDArray[np.float64]]:
-        state = self.tasks.get(self._task_name(task))
-        self._refuse_unprepared()
-        seen = state.classes.seen() if state else []
-        if state is None or not seen:
-            return [], np.empty((len(items), 0))
-        labels = [state.classes.labels[row] for row in seen]
-        if not items:
-            return labels, np.empty((0, len(seen)))
-        logits = self._logits(state, np.stack(items))
-        column = {row: i for i, row in enumerate(seen)}
-        rows = [row for row, into in enumerate(state.classes.into) if into in column]
-        logits = logits[:, rows]
-        if not np.isfinite(logits).all():
-            raise FloatingPointError(
-                "the network's outputs are not finite: it diverged; begin again with a lower rate"
-            )
-        probabilities: NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
-        if len(rows) > len(seen):  # merged classes: the probability of their rows counts for the class they went into
-            summed = np.zeros((len(rows), len(seen)))
-            summed[np.arange(len(rows)), [column[state.classes.into[row]] for row in rows]] = 1
-            probabilities = probabilities @ summed
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        if unseen := self._unseen(state):
-            probabilities = (1 - unseen) * probabilities + unseen / len(seen)
-        return labels, probabilities
+                    name = task_name(self, task)
+                    self._refuse_unprepared()
+                    return answering.answer(self, self.tasks.get(name), items)
 
     def predict_many(self, images: Sequence[Image] | NDArray[Any], *, task: object = None) -> list[Label | None]:
         """Return the most probable label of each image; None before anything was learned."""
@@ -623,6 +411,5 @@ class Learner(ABC, Generic[Task]):
     def _refuse_unprepared(self) -> None:
         if self.needs_base_init and not self.prepared:
             raise ValueError(
-                f"{type(self).__name__} needs base initialisation before it learns or predicts: call "
-                "base_init(dataset) first, or give it weights to start from (init=...)"
+                f"{type(self).__name__} needs base initialisation before it learns or predicts: {self.advice}"
             )

@@ -13,6 +13,7 @@ from coldstream.augment import Policy
 from coldstream.data import Dataset
 from coldstream.data.dataset import numbered
 from coldstream.learners.inputs import id_key
+from coldstream.learners.tasks import task_name
 from coldstream.learners.training.offline import OfflineRecipe, train_offline
 from coldstream.models import Body
 
@@ -38,7 +39,7 @@ def run(
         raise ValueError(f"base initialisation comes before streaming; {learner.step} examples were learned")
     if learner.prepared:
         raise ValueError("base initialisation was done already")
-    name = learner._task_name(task)
+    name = task_name(learner, task)
     if not len(dataset):
         raise ValueError("base initialisation needs at least one example")
     labels = [dataset.names[label] for label in dataset.labels]

@@ -15,7 +15,8 @@ from torch import nn
 
 from coldstream.data import Dataset
 from coldstream.labels import Classes
-from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.base import Learner
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.settings import NetworkSettings, PolicyText, checked, number, whole_from
 from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine, TrainedHead

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from coldstream.augment import Policy
-from coldstream.learners.base import Arrays, Example, Shape, State
 from coldstream.learners.confidence.temperature import Confidence
 from coldstream.learners.cssl import CSSL, CSSLSettings
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.replaying import Sampler
 from coldstream.learners.settings import BelowOne, Flag, PolicyText, Share, whole_from
 from coldstream.learners.steps import Batch

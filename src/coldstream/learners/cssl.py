@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from coldstream.augment import Policy
 from coldstream.labels import Label
-from coldstream.learners.base import Example, Learner, Shape
+from coldstream.learners.base import Learner
+from coldstream.learners.method import Example, Shape
 from coldstream.learners.recipes import PAPER_POLICY, paper_recipe
 from coldstream.learners.replaying import Rates, ReplaySettings
 from coldstream.learners.settings import PolicyText, checked

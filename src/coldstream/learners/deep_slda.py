@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from coldstream.data import Dataset
-from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.base import Learner
 from coldstream.learners.features import frozen_features
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.settings import NetworkSettings, checked, number, one_of
 from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.engine import Engine

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coldstream.labels import as_label
 from coldstream.learners.inputs import Id, check_id, id_key
+from coldstream.learners.tasks import known_task
 
 if TYPE_CHECKING:
     from coldstream.learners.base import Learner
@@ -67,7 +68,7 @@ def undo(learner: Learner[Any]) -> Id:
 
 def rename_class(learner: Learner[Any], old: object, new: object, task: object) -> None:
     """Give a class another label."""
-    state, before, after = learner._known_task(task), as_label(old), as_label(new)
+    state, before, after = known_task(learner, task), as_label(old), as_label(new)
     state.classes.check_rename(before, after)
     with learner._changes.change("rename_class"):
         state.classes.rename(before, after)
@@ -76,7 +77,7 @@ def rename_class(learner: Learner[Any], old: object, new: object, task: object) 
 
 def merge_classes(learner: Learner[Any], source: object, into: object, task: object) -> None:
     """Let one class be another from now on."""
-    state = learner._known_task(task)
+    state = known_task(learner, task)
     old, new = state.classes.rows_to_merge(as_label(source), as_label(into))
     with learner._changes.change("merge_classes"):
         state.classes.merge(old, new)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coldstream.learners.base import Arrays, Shape, State
 from coldstream.learners.batches import BatchLearner, Progress, Trained, at_shares
 from coldstream.learners.exemplars import ExemplarSettings, ExemplarTask
+from coldstream.learners.method import Arrays, Shape, State
 from coldstream.learners.settings import BelowOne, number, whole_from
 from coldstream.learners.training.engine import Engine, TrainedHead
 

@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from coldstream.data import Dataset
-from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.base import Learner
 from coldstream.learners.features import frozen_features
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.settings import NetworkSettings, checked, number, whole_from
 from coldstream.learners.tasks import TaskState
 from coldstream.learners.training.adam import Adam

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from coldstream.learners.base import Shape
 from coldstream.learners.batches import BatchSettings, ScratchLearner, ScratchTask
+from coldstream.learners.method import Shape
 from coldstream.learners.replaying import check_capacity
 from coldstream.learners.settings import BelowOne, number, whole_from
 from coldstream.replay import ReplayBuffer

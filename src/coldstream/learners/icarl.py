@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from coldstream.augment import Policy
 from coldstream.augment.crops import Flip
-from coldstream.learners.base import Arrays, Shape, State
 from coldstream.learners.batches import BatchLearner, Progress, Slots, Trained, at_shares
 from coldstream.learners.exemplars import ExemplarSettings, ExemplarTask, unit, unit_features
+from coldstream.learners.method import Arrays, Shape, State
 from coldstream.learners.settings import BelowOne, number, whole_from
 from coldstream.learners.training.engine import Engine
 from coldstream.learners.training.offline import OfflineRecipe

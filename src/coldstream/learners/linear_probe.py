@@ -14,8 +14,9 @@ from torch import nn
 
 from coldstream.data import Dataset
 from coldstream.labels import Label
-from coldstream.learners.base import Example, Learner, Shape
+from coldstream.learners.base import Learner
 from coldstream.learners.features import frozen_features
+from coldstream.learners.method import Example, Shape
 from coldstream.learners.replaying import Rates, ReplaySettings, check_capacity, store, store_base
 from coldstream.learners.settings import checked
 from coldstream.learners.tasks import TaskState

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from coldstream.labels import shown
-from coldstream.learners.base import Shape
 from coldstream.learners.batches import BatchSettings, ScratchLearner
 from coldstream.learners.inputs import whole
+from coldstream.learners.method import Shape
 from coldstream.learners.settings import BelowOne, checked
 from coldstream.learners.training.offline import OfflineRecipe
 from coldstream.models import Body

@@ -18,7 +18,8 @@ from coldstream.augment.maps import Taps
 from coldstream.augment.mixing import Mixing
 from coldstream.data import Dataset
 from coldstream.labels import Label
-from coldstream.learners.base import Arrays, Example, Learner, Shape, State
+from coldstream.learners.base import Learner
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.replaying import Rates, ReplaySettings, check_capacity, store, store_base
 from coldstream.learners.settings import Flag, checked, optional, whole_from
 from coldstream.learners.tasks import TaskBatch, TaskState, others, update_tasks
@@ -110,6 +111,10 @@ class REMIND(Learner[TaskState]):
     multi_task = True
     crops_as_tested = True
     needs_base_init = True
+    advice = (
+        "call base_init(dataset) first, to fit its quantiser "
+        "(with OfflineRecipe(epochs=0) where init= gave it trained weights)"
+    )
 
     def _set_up(self) -> None:
         self.rates = Rates(self.settings)
@@ -284,13 +289,6 @@ class REMIND(Learner[TaskState]):
 
     def _frozen(self) -> nn.Module:
         return self.engine.split.frozen
-
-    def _refuse_unprepared(self) -> None:
-        if not self.prepared:
-            raise ValueError(
-                "REMIND needs base initialisation before it learns or predicts, to fit its quantiser: call "
-                "base_init(dataset) first (with OfflineRecipe(epochs=0) where init= gave it trained weights)"
-            )
 
     def _state(self) -> State:
         plain, arrays = super()._state()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from coldstream.labels import Label
-from coldstream.learners.base import Shape
+from coldstream.learners.method import Shape
 from coldstream.learners.settings import Counts, NetworkSettings, checked, one_of, whole_from
 from coldstream.learners.tasks import STRATEGIES, TaskState, shares
 from coldstream.learners.training.schedules import get_schedule

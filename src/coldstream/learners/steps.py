@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from coldstream.augment import Policy
-from coldstream.learners.base import Example
+from coldstream.learners.method import Example
 from coldstream.learners.tasks import TaskBatch, TaskState, others, update_tasks
 from coldstream.learners.training.prefetch import Background, prefetches
 from coldstream.replay import one_hot

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
-from coldstream.labels import Classes, Label
+from coldstream.labels import Classes, Label, as_label, spelled
 from coldstream.learners.training.engine import Engine, Loss, TrainedHead
 from coldstream.randomness import generator
 from coldstream.replay import ReplayBuffer
 
+if TYPE_CHECKING:
+    from coldstream.learners.method import Method
+
+Task = TypeVar("Task", bound="TaskState")
 STRATEGIES = ("full+separate", "full+sum", "split+separate", "split+sum")
 
 
@@ -124,3 +128,37 @@ def update_tasks(
 def others(tasks: Mapping[Any, TaskState], task: TaskState) -> Iterator[TaskState]:
     """Return all tasks but one, in order of appearance."""
     return (other for other in tasks.values() if other is not task)
+
+
+def task_name(learner: Method[Any], task: object) -> Label | None:
+    """Return a task's name in its plain form, or None for no task; refuse one that does not fit the stream."""
+    known = [name for name in learner.tasks if name is not None]
+    if task is None:
+        if known:
+            raise ValueError(f"this learner has tasks; say which one with task= (known: {known[:8]})")
+        return None
+    if not learner.multi_task:
+        raise ValueError(f"{type(learner).__name__} has no tasks; leave task=None (got {task!r})")
+    try:
+        name = as_label(task)
+    except ValueError as error:
+        raise ValueError(f"a task is named as a label is: {error}") from None
+    if None in learner.tasks:
+        raise ValueError(
+            f"this learner began without tasks and has none, so leave task=None (got {name!r}); for a stream "
+            "with tasks begin a new one"
+        )
+    same = next((other for other in known if other == name), name)
+    if spelled(same) != spelled(name):
+        raise ValueError(f"task {name!r} cannot be told from the known task {same!r}; use one of them")
+    return name
+
+
+def known_task(learner: Method[Task], task: object) -> Task:
+    """Return the state of a task; refuse one that the learner does not have."""
+    name = task_name(learner, task)
+    if name in learner.tasks:
+        return learner.tasks[name]
+    if name is None:
+        raise ValueError("there is no class yet: nothing was learned")
+    raise ValueError(f"there is no task {task!r}; known: {[*learner.tasks][:8]}")
