@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from coldstream.paper import baselines, buffers, cifar100, core50, crossing, imagenet, multitask, search, timing
+from coldstream.paper import (
+    baselines,
+    buffers,
+    calibration,
+    cifar100,
+    core50,
+    crossing,
+    imagenet,
+    multitask,
+    search,
+    timing,
+)
 from coldstream.paper.catalog import SCALES, PaperExperiment, PaperRun
 from coldstream.parsing import unknown
 
@@ -15,8 +26,8 @@ EXPERIMENTS: dict[str, PaperExperiment] = {
         imagenet.METHODS,
         core50.ORDERINGS,
         multitask.METHODS,
-        cifar100.CALIBRATION,
-        cifar100.IID,
+        calibration.CALIBRATION,
+        calibration.IID,
         cifar100.TRACK,
         imagenet.NETWORKS,
         cifar100.AUGMENTATION,

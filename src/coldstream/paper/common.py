@@ -151,3 +151,8 @@ DESK = (
     "every 20 classes; a ResNet of 181,000 parameters, B = 100. Capacities are the paper's shares of the raw bytes. "
     "Base initialisation is on the first 20 classes, offline training has as many image updates as the stream."
 )
+
+
+def everything(setting: Setting) -> Settings:
+    """Return a buffer for all images; at lab scale raw, so that tables can share runs."""
+    return {"codec": "raw", "capacity": None} if setting.lab else {"capacity": setting.bytes("150MB", 1.0)}
