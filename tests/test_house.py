@@ -23,6 +23,7 @@ MAY_KNOW = {
     "lab": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint"},
     "report": {"metrics", "lab", "replay", "checkpoint"},
     "paper": {"metrics", "lab", "report", "learners", "checkpoint"},
+    "theory": {"data", "replay", "augment", "metrics", "learners", "lab", "report"},
     "_lazy": set(),
     "_version": set(),
     "checkpoint": {"replay"},
@@ -36,7 +37,7 @@ MAY_KNOW = {
     "sklearn_adapter": {"learners"},
     "checks": {"data", "learners", "interrupts"},
     "interrupts": set(),
-    "cli": {"lab", "report", "paper", "learners", "streams", "data", ""},
+    "cli": {"lab", "report", "paper", "theory", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 
