@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import coldstream
-from coldstream.interrupts import _with_exits
+from coldstream.interrupts import _with_exits, first_and_last
 
 ROOT = str(Path(coldstream.__file__).parent)
 
@@ -55,9 +55,7 @@ class Tracer:
 
     def moments(self):
         """Return the first and the last time that each line was run, of those that were counted."""
-        first = {line: at for at, line in reversed([*enumerate(self.lines)])}
-        last = {line: at for at, line in enumerate(self.lines)}
-        return sorted({*first.values(), *last.values()})
+        return first_and_last(self.lines)
 
 
 @contextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -14,25 +15,40 @@ from typing import Any
 
 _PACKAGE = str(Path(__file__).parent)
 _HERE = __file__
+Line = tuple[str, int]
+"""A file and the number of a line in it."""
 
 
 class Interrupt(BaseException):
     """Raised in the middle of a call. Like KeyboardInterrupt it is no Exception, which code may suppress."""
 
 
-def count_lines(call: Callable[[], object]) -> int:
-    """Return how many lines of this package, and of methods derived from it, the call runs through."""
-    return _run(call, None)
+def lines_run(call: Callable[[], object], *, started: bool = False, files: Sequence[str] = ()) -> list[Line]:
+    """Return the lines that a call runs through in this package and in `files`, in order.
+
+    With `started`, those that run in threads which the call starts, instead of those in its own.
+    """
+    lines: list[Line] = []
+    _trace(call, lines.append, started, files)
+    return lines
 
 
-def interrupted_at(line: int, call: Callable[[], object]) -> bool:
-    """Run the call and raise `Interrupt` at its line with this number, from 0; return whether it came to that.
+def interrupted_at(
+    place: int, call: Callable[[], object], *, started: bool = False, files: Sequence[str] = ()
+) -> bool:
+    """Run the call and raise `Interrupt` at the line in this place of `lines_run`; return whether it came to that.
 
     Signal handlers are put back: a line of `HeldSignals` itself may be the one.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    passed = itertools.count()
+
+    def interrupt(line: Line) -> None:
+        if next(passed) == place:
+            raise Interrupt
+
     try:
-        _run(call, line)
+        _trace(call, interrupt, started, files)
     except Interrupt:
         return True
     finally:
@@ -42,26 +58,38 @@ def interrupted_at(line: int, call: Callable[[], object]) -> bool:
     return False
 
 
-def _run(call: Callable[[], object], at: int | None) -> int:
-    passed = 0
+def first_and_last(lines: Sequence[Line]) -> list[int]:
+    """Return the places at which each line is run for the first and for the last time."""
+    first = {line: place for place, line in reversed([*enumerate(lines)])}
+    last = {line: place for place, line in enumerate(lines)}
+    return sorted({*first.values(), *last.values()})
+
+
+def _trace(call: Callable[[], object], reached: Callable[[Line], None], started: bool, files: Sequence[str]) -> None:
+    """Run the call, and say which lines it has reached before they are run."""
+    traced = (_PACKAGE, *files)
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal passed
-        if frame.f_code.co_filename == _HERE or not _is_traced(frame):
+        file = frame.f_code.co_filename
+        if file == _HERE or not file.startswith(traced):
             return None
         if event == "line" and frame.f_lasti not in _with_exits(frame.f_code):
-            passed += 1
-            if at is not None and passed == at + 1:
-                raise Interrupt
+            reached((file, frame.f_lineno))
         return trace
 
+    if started:
+        threading.settrace(trace)
+        try:
+            call()
+        finally:
+            threading.settrace(None)
+        return
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
-    return passed
 
 
 @cache
@@ -81,7 +109,3 @@ def _with_exits(code: CodeType) -> frozenset[int]:
             first = before[0] if before[0].opname == "SWAP" else before[1]  # a value that is returned is put below
             exits.add(first.offset)
     return frozenset(exits)
-
-
-def _is_traced(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_PACKAGE)

@@ -17,7 +17,8 @@ from coldstream.checks import check_interrupts_leave_it_whole
 from coldstream.data import Dataset
 from coldstream.learners import DeepSLDA, ICaRL, OfflineRecipe
 from coldstream.learners.changes import Changes, HeldSignals, UnfinishedChange
-from test_checks import CONFIGURATIONS
+from coldstream.learners.training.engine import Engine
+from test_checks import CONFIGURATIONS, with_settings
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
 
@@ -40,19 +41,52 @@ def taught(**settings):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stage", ["new", "taught", "tasks"])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_an_interrupt_at_every_line(name):
-    check_interrupts_leave_it_whole(CONFIGURATIONS[name], lines=None)
+def test_an_interrupt_at_every_line(name, stage):
+    check_interrupts_leave_it_whole(CONFIGURATIONS[name], places=None, stages=[stage])
 
 
-def test_the_check_finds_a_change_without_protection(monkeypatch):
-    class Unguarded(Changes):
-        def change(self, verb):
-            return HeldSignals()
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("name", ["default", "full policy, packed, evicting", "er-ace", "der++"])
+def test_an_interrupt_at_every_line_while_another_thread_works(name, threads):
+    """In the thread that updates the network, and in the one that stores and prefetches meanwhile."""
+    learning = ["learn_one", "learn_one, a new class", "learn_one, again", "learn_many, one update"]
+    factory = with_settings(CONFIGURATIONS[name], prefetch=True)
+    check_interrupts_leave_it_whole(factory, places=None, stages=["new", "taught"], verbs=learning, threads=threads)
 
-    monkeypatch.setattr("coldstream.learners.base.Changes", Unguarded)
-    with pytest.raises(AssertionError, match="neither as before nor as after"):
-        check_interrupts_leave_it_whole(CONFIGURATIONS["er"], lines=60, verbs=["learn_one"])
+
+def test_an_error_in_the_thread_that_updates():
+    factory = with_settings(CONFIGURATIONS["er"], prefetch=True)
+    check_interrupts_leave_it_whole(factory, places=5, stages=["taught"], verbs=["learn_one"], threads=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("forgets", "neither as before nor as after"), ("stops learning", "goes on otherwise")]
+)
+def test_the_check_finds_a_change_without_protection(monkeypatch, kind, message):
+    """Also one that no fingerprint shows: weights that an interrupted prediction leaves without gradient."""
+    if kind == "forgets":
+        monkeypatch.setattr(Changes, "change", lambda self, verb: HeldSignals())
+        verb = "learn_one"
+    else:
+        verb = "predict_one"
+        monkeypatch.setattr(Engine, "logits", without_gradients(Engine.logits))
+    with pytest.raises(AssertionError, match=message):
+        check_interrupts_leave_it_whole(CONFIGURATIONS["er-ace"], places=None, stages=["taught"], verbs=[verb])
+
+
+def without_gradients(logits):
+    def changed(engine, head, items):
+        for parameter in engine.body.parameters():
+            parameter.requires_grad_(False)
+        result = logits(engine, head, items)
+        for parameter in engine.body.parameters():
+            parameter.requires_grad_(True)
+        return result
+
+    return changed
 
 
 # Errors.
@@ -345,6 +379,7 @@ def signals(count, seed):
     assert done.returncode == 0, done.stderr[-3000:]
     delivered, refused = map(int, done.stdout.split())
     assert delivered >= count
+    print(f"{delivered} signals, {refused} learners refused to go on")
     assert refused <= delivered / 100  # held back, so that next to no learner is lost
 
 
