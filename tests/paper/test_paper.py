@@ -133,6 +133,7 @@ def test_arms_of_the_paper(experiment, part):
     assert wanted in ({"*"}, set(configs(experiment)[part]["learners"]))
 
 
+STREAMED = [name for name, experiment in EXPERIMENTS.items() if experiment.measured is None]
 DESK = [name for name, experiment in EXPERIMENTS.items() if "desk" in experiment.scales]
 
 
@@ -154,6 +155,19 @@ def test_a_run_at_desk_scale_is_of_one_learner(name):
         assert claim.comparisons
         for part, arm in (ref for one in claim.comparisons for ref in (one.better, one.worse)):
             assert arm in parts[part]["learners"]
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_learner_can_be_run_alone(name):
+    """With the settings of its part, in a folder of its own."""
+    experiment = EXPERIMENTS[name]
+    parts, alone = experiment.configs("lab"), experiment.alone("lab")
+    folders = [run.tree["name"] for run in (*experiment.runs("lab"), *alone)]
+    assert len({*folders}) == len(folders)
+    for run in alone:
+        (arm,) = run.learners
+        assert runs_named(f"paper/{name}/{run.part}/{arm}", "lab") == {name: [run]}
+        assert results.addresses(run.tree)[arm] == results.addresses(parts[run.part])[arm]
 
 
 def test_tables_share_runs_at_desk_scale():
@@ -388,9 +402,6 @@ def metrics_of(tree):
     if section(tree, "stream")["ordering"] not in ("iid", "instance"):
         names |= BIASES
     return names
-
-
-STREAMED = [name for name, experiment in EXPERIMENTS.items() if experiment.measured is None]
 
 
 @pytest.mark.parametrize("experiment", STREAMED)

@@ -509,6 +509,34 @@ def test_seeds_add_up(where, written, root, tmp_path, monkeypatch):
     assert "2 seeds" in (tmp_path / "docs" / "paper" / "T-compress.md").read_text()
 
 
+def test_a_learner_alone_adds_its_seed(written, root, tmp_path, monkeypatch):
+    """One learner is run with one more seed, without offline references: the others keep what they had."""
+    docs, _ = written
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(docs / "results", tmp_path / "docs" / "results")
+    before = read_kept("T:compress", "lab", tmp_path / "docs" / "results").parts["CIFAR100"].learners
+    raw, other = "8 bit, 100%", "6 bit, 66%"
+    place, changes = f"paper/T:compress/CIFAR100/{raw}", ("--set", f"data.root={root}", "--set", "offline.seeds=[0]")
+    code, said, complained = coldstream("run", place, "--scale", "lab", "--seed", "1", *changes)
+    assert code == 0, complained
+    assert f"T:compress, CIFAR100: {raw}, seeds [1]" in said
+    assert complained.endswith("1 of 1 jobs")
+    code, said, _ = coldstream("report", "paper")
+    assert code == 0
+    assert "left out" not in said
+    after = read_kept("T:compress", "lab", tmp_path / "docs" / "results").parts["CIFAR100"].learners
+    assert [run.seed for run in after[raw]] == [0, 1]
+    assert after[raw][0].numbers == before[raw][0].numbers
+    assert "final_accuracy" in after[raw][1].numbers
+    assert "omega_final" not in after[raw][1].numbers
+    assert after[other] == before[other]
+    # With the same seed it is the run of the whole part, job for job.
+    shutil.copytree(docs.parent / "runs" / "store", tmp_path / "runs" / "store", dirs_exist_ok=True)
+    code, said, _ = coldstream("run", place, "--scale", "lab", "--seed", "0", *changes)
+    assert code == 0
+    assert "5 of 5 jobs are finished" in said  # with those of seed 1
+
+
 def test_results_of_other_settings_are_left_out(finished, root, tmp_path, monkeypatch):
     """A run with a changed setting is shown when it is run, but not put beside the paper; nor are kept results."""
     monkeypatch.chdir(tmp_path)

@@ -56,12 +56,14 @@ def get_experiment(name: str) -> PaperExperiment:
 def runs_named(text: str, scale: str) -> dict[str, list[PaperRun]]:
     """Return the runs of each experiment that ``paper``, ``paper/NAME`` or ``paper/NAME/PART`` means.
 
-    Where a run has one learner, at desk scale, ``paper/NAME/PART/LEARNER`` is that one.
+    ``paper/NAME/PART/LEARNER`` is the run of one learner.
 
     Examples
     --------
     >>> [run.part for run in runs_named("paper/T:diff_arch", "lab")["T:diff_arch"]]
     ['ImageNet']
+    >>> [run.learners for run in runs_named("paper/baselines/CIFAR100/Deep SLDA", "lab")["baselines"]]
+    [('Deep SLDA',)]
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
@@ -73,7 +75,7 @@ def runs_named(text: str, scale: str) -> dict[str, list[PaperRun]]:
     runs = experiment.runs(scale)
     if not place:
         return {experiment.name: runs}
-    alone = {f"{run.part}/{run.learners[0]}": run for run in runs if len(run.learners) == 1}
+    alone = {f"{run.part}/{run.learners[0]}": run for run in experiment.alone(scale)}
     chosen = [run for run in runs if place == run.part] or [alone[one] for one in alone if one == place]
     if not chosen:
         parts = dict.fromkeys(run.part for run in runs)

@@ -190,15 +190,17 @@ class PaperExperiment:
 
     def runs(self, scale: str) -> list[PaperRun]:
         """Return the runs: one per part, and at desk scale, where a run takes hours, one per learner."""
-        runs = []
-        for part, tree in self.configs(scale).items():
-            if scale != "desk":
-                runs.append(PaperRun(part, tuple(tree["learners"]), tree))
-                continue
-            for name, arm in tree["learners"].items():
-                alone = {**tree, "name": f"{tree['name']}-{slug(name)}", "learners": {name: arm}}
-                runs.append(PaperRun(part, (name,), alone))
-        return runs
+        if scale == "desk":
+            return self.alone(scale)
+        return [PaperRun(part, tuple(tree["learners"]), tree) for part, tree in self.configs(scale).items()]
+
+    def alone(self, scale: str) -> list[PaperRun]:
+        """Return a run for each learner; it shares its jobs with the run of its part."""
+        return [
+            PaperRun(part, (name,), {**tree, "name": f"{tree['name']}-{slug(name)}", "learners": {name: arm}})
+            for part, tree in self.configs(scale).items()
+            for name, arm in tree["learners"].items()
+        ]
 
 
 def slug(text: str) -> str:

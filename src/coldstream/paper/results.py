@@ -17,7 +17,7 @@ from coldstream.lab.keys import key_of
 from coldstream.lab.reading import changes_between, make_config, write_config
 from coldstream.lab.records import Confusion, EventNumbers, FinishedRun, Results, UnitResult
 from coldstream.lab.saved import saved_settings
-from coldstream.paper.catalog import PaperExperiment, Settings
+from coldstream.paper.catalog import PaperExperiment, PaperRun, Settings
 from coldstream.report.kept import KeptEvent, KeptPart, KeptResults, KeptRun, read_kept
 
 
@@ -82,7 +82,7 @@ def left_out(experiment: PaperExperiment, scale: str, runs: Path, kept: Path) ->
     if experiment.measured is not None:
         return []
     sentences = []
-    for one in experiment.runs(scale):
+    for one in _runs(experiment, scale):
         run = FinishedRun(runs / str(one.tree["name"]))
         if run.finished and (changes := _changes(one.tree, run.folder)):
             sentences.append(f"{run.folder.path} is left out: it was run with other settings: {'; '.join(changes)}")
@@ -110,8 +110,14 @@ _IRRELEVANT = ("name", "seeds", "prequential", "checkpoint_every", "evaluate", "
 
 
 def _relevant(tree: Settings) -> Settings:
-    """Return the settings that the result of a seed depends on; where the data are is none of them."""
-    return _without_places({key: value for key, value in tree.items() if key not in _IRRELEVANT})
+    """Return the settings that the result of a seed depends on.
+
+    Where the data are is none of them, nor which other seeds have offline references.
+    """
+    relevant = _without_places({key: value for key, value in tree.items() if key not in _IRRELEVANT})
+    if isinstance(offline := relevant.get("offline"), dict):
+        relevant["offline"] = {key: value for key, value in offline.items() if key != "seeds"}
+    return relevant
 
 
 def _without_places(tree: Settings) -> Settings:
@@ -202,7 +208,7 @@ def from_runs(
     parts: dict[str, KeptPart] = {}
     with_confusion = any(figure.kind == "confusion" for figure in experiment.figures)
     newest, environment = 0.0, {}
-    for one in experiment.runs(scale):
+    for one in _runs(experiment, scale):
         run = FinishedRun(runs / str(one.tree["name"]))
         if not run.finished or (not other_settings and _changes(one.tree, run.folder)):
             continue
@@ -221,6 +227,12 @@ def from_runs(
         environment=environment,
         parts=parts,
     )
+
+
+def _runs(experiment: PaperExperiment, scale: str) -> list[PaperRun]:
+    """Return the runs that an experiment's results may come from: of whole parts, and of learners alone."""
+    runs = (*experiment.runs(scale), *experiment.alone(scale))
+    return list({str(run.tree["name"]): run for run in runs}.values())
 
 
 def _kept_part(run: FinishedRun, tree: Settings, with_confusion: bool) -> KeptPart:
@@ -302,8 +314,10 @@ def recency_bias(confusion: Confusion, last: int) -> dict[str, float]:
 
 def _offline(results: Results) -> dict[str, list[KeptRun]]:
     """Return the offline references of several tasks as if they were a learner's runs."""
-    units = next(iter(results.learners.values())).units
-    if not results.has_tasks or units[0].numbers.offline_accuracy is None:
+    units = [
+        unit for unit in next(iter(results.learners.values())).units if unit.numbers.offline_accuracy is not None
+    ]
+    if not results.has_tasks or not units:
         return {}
     return {"offline": [KeptRun(seed=unit.seed, numbers=_offline_numbers(unit), events=[]) for unit in units]}
 
