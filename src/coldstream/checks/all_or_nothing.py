@@ -73,7 +73,8 @@ class _Stage:
         """Prepare what each of the calls begins with."""
         self.learner.save(folder)
         self.load = partial(load, self.learner, factory, folder)
-        self.files = [inspect.getfile(part) for part in type(self.learner).__mro__ if issubclass(part, Learner)]
+        parts = [value for kind in type(self.learner).__mro__ for value in vars(kind).values()]
+        self.files = sorted({part.__code__.co_filename for part in parts if inspect.isfunction(part)})
         self.images, self.labels = stream(24)
 
     def act(self, call: Call, learner: Learner[Any]) -> None:
