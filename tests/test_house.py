@@ -37,7 +37,8 @@ MAY_KNOW = {
     "sklearn_adapter": {"learners"},
     "checks": {"data", "learners", "interrupts"},
     "interrupts": set(),
-    "cli": {"lab", "report", "paper", "theory", "learners", "streams", "data", ""},
+    "serve": {"data", "learners", "metrics", "checkpoint"},
+    "cli": {"lab", "report", "paper", "theory", "serve", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 

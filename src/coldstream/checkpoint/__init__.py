@@ -15,9 +15,9 @@ folder, and detects truncated and changed files.
 folder; another one gets an error. Reading needs no lock: it gets the checkpoint before or after, never a mixture.
 """
 
-from coldstream.checkpoint.files import CheckpointError, write_atomically
+from coldstream.checkpoint.files import CheckpointError, make_folder, sync_folder, write_atomically
 from coldstream.checkpoint.folder import Plan, Stored, plan, read, verify
-from coldstream.checkpoint.lock import wait_for_threads
+from coldstream.checkpoint.lock import FolderLock, hold, wait_for_threads
 from coldstream.checkpoint.manifest import (
     MANIFEST,
     Manifest,
@@ -32,6 +32,7 @@ from coldstream.checkpoint.segments import check_index, read_rows
 __all__ = [
     "MANIFEST",
     "CheckpointError",
+    "FolderLock",
     "Manifest",
     "Plan",
     "Saving",
@@ -40,10 +41,13 @@ __all__ = [
     "check_index",
     "differences",
     "environment",
+    "hold",
+    "make_folder",
     "plan",
     "read",
     "read_manifest",
     "read_rows",
+    "sync_folder",
     "verify",
     "wait_for_threads",
     "write_atomically",

@@ -116,6 +116,18 @@ def acquire(folder: Path) -> FolderLock:
         time.sleep(_POLL)
 
 
+def hold(folder: Path) -> FolderLock:
+    """Lock a folder until `release`, or the end of this process; refuse where it is locked already."""
+    lock, begin = FolderLock(folder.resolve()), time.monotonic()
+    while not lock.take():
+        holder = _holder(folder / LOCK)
+        if holder or time.monotonic() - begin > _NAMELESS:
+            who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
+            raise CheckpointError(f"{str(folder)!r} is in use by {who}; stop that one first")
+        time.sleep(_POLL)
+    return lock
+
+
 def wait_for_threads(folder: Path) -> None:
     """Wait until no other thread of this process is writing to a folder."""
     place = str(folder.resolve())

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from coldstream.cli import bench, data, lists, results, running
+from coldstream.cli import bench, data, lists, results, running, serving
 from coldstream.cli.output import complaints, say
 
 app = typer.Typer(
@@ -25,6 +25,9 @@ for command in (running.run, results.status, results.report, results.compare):
 app.command(name="list")(lists.list_)
 app.command()(lists.learners)
 app.command()(bench.bench)
+app.command()(serving.teach)
+app.command()(serving.serve)
+app.add_typer(serving.journal_app, name="journal")
 app.add_typer(data_app, name="data")
 data_app.command(name="list")(data.data_list)
 data_app.command(name="get")(data.data_get)

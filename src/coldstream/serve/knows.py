@@ -1,0 +1,155 @@
+"""What the learner knows: accuracy before learning, its curve, per class, calibration, and what may be promised.
+
+Only labels of the audit count for the estimates: they were drawn at random, while the others were chosen because the
+learner was in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coldstream.metrics import reliability
+from coldstream.metrics.promise import Promise, clopper_pearson, promise
+from coldstream.serve.errors import Refused
+from coldstream.serve.records import Records, Tested
+from coldstream.serve.scores import Scores
+
+LEVEL = 0.95
+"""Confidence of every bound."""
+
+_WINDOW = 200
+"""Audited labels that the accuracy of now is computed from."""
+_POINTS = 40
+_BINS = 10
+
+
+def tests(records: Records) -> list[Tested]:
+    """Return the first test of each image that still has a label of a person's, against the label it has now."""
+    first: dict[str, Tested] = {}
+    for test in records.tested:
+        record = records.images[test.image]
+        if test.image not in first and record.by == "human" and record.label is not None:
+            guess = None if test.guess is None else records.resolve(test.guess)
+            first[test.image] = test._replace(label=records.resolve(record.label), guess=guess)
+    return list(first.values())
+
+
+def summary(records: Records) -> dict[str, Any]:
+    """Return all but the promise."""
+    every = [test for test in tests(records) if test.guess is not None]
+    audited = [test for test in every if test.audit]
+    recent = audited[-_WINDOW:]
+    return {
+        "audited": len(audited),
+        "audit_share": records.settings["audit"],
+        "accuracy": _share(recent),
+        "curve": _curve(audited),
+        "classes": [
+            {"name": records.classes[number].name, "labels": records.classes[number].count, **_bounds(part)}
+            for number, part in _by_class(records, audited)
+        ],
+        **_reliability(recent),
+    }
+
+
+def _right(some: Sequence[Tested]) -> int:
+    return sum(test.guess == test.label for test in some)
+
+
+def _share(some: Sequence[Tested]) -> dict[str, Any] | None:
+    if not some:
+        return None
+    right = _right(some)
+    low, high = clopper_pearson(right, len(some), LEVEL)
+    return {"value": right / len(some), "low": low, "high": high, "n": len(some)}
+
+
+def _bounds(some: Sequence[Tested]) -> dict[str, Any]:
+    share = _share(some)
+    if share is None:
+        return {"right": 0, "n": 0, "value": None, "low": None, "high": None}
+    return {"right": _right(some), **share}
+
+
+def _by_class(records: Records, audited: Sequence[Tested]) -> list[tuple[int, list[Tested]]]:
+    shown = [number for number, one in enumerate(records.classes) if one.into is None and one.count]
+    return [(number, [test for test in audited if test.label == number]) for number in shown]
+
+
+def _curve(audited: Sequence[Tested]) -> list[dict[str, Any]]:
+    """Return the accuracy over the labels, each point over the audited labels since the one before."""
+    size = max(10, -(-len(audited) // _POINTS))
+    points = []
+    for start in range(0, len(audited) - size + 1, size):
+        part = audited[start : start + size]
+        share = _share(part)
+        assert share is not None
+        points.append({"labels": part[-1].seq, **share})
+    return points
+
+
+def _reliability(some: Sequence[Tested]) -> dict[str, Any]:
+    if not some:
+        return {"reliability": [], "ece": None}
+    measured = reliability([test.confidence for test in some], [test.guess == test.label for test in some], _BINS)
+    edges = measured.edges
+    return {
+        "reliability": [
+            {"low": edges[i], "high": edges[i + 1], "confidence": confidence, "accuracy": accuracy, "n": n}
+            for i, (confidence, accuracy, n) in enumerate(
+                zip(measured.confidence, measured.accuracy, measured.count, strict=True)
+            )
+            if n
+        ],
+        "ece": measured.ece,
+    }
+
+
+def audited_now(records: Records) -> list[Tested]:
+    """Return the audited labels that speak for the images that remain: those since the last acceptance.
+
+    An acceptance takes the images out that the learner is sure of, so that earlier labels were drawn from others.
+    """
+    return [
+        test for test in tests(records) if test.guess is not None and test.audit and test.seq > records.accepted_at
+    ]
+
+
+def _promise(records: Records, wanted: float) -> Promise:
+    audited = audited_now(records)
+    return promise([test.confidence for test in audited], [test.guess == test.label for test in audited], wanted)
+
+
+def threshold_of(records: Records, wanted: float) -> float:
+    """Return the confidence from which on predictions are accurate enough; refuse where too little is known."""
+    answer = _promise(records, wanted)
+    if answer.threshold is None:
+        raise Refused(answer.reason, "body.accuracy", 409)
+    return answer.threshold
+
+
+def promise_of(records: Records, scores: Scores, wanted: float) -> dict[str, Any]:
+    """Return how many of the remaining images the learner may label by itself."""
+    answer, remaining, count = _promise(records, wanted), len(records.unlabelled), 0
+    scored = 0
+    for id in records.unlabelled.all():
+        score = scores.score_of(id)
+        scored += score is not None
+        count += answer.threshold is not None and score is not None and score.confidence >= answer.threshold
+    return {
+        "wanted": wanted,
+        "confidence_level": LEVEL,
+        "ready": answer.threshold is not None,
+        "reason": answer.reason,
+        "threshold": answer.threshold,
+        "bound": answer.bound,
+        "count": count,
+        "scored": scored,
+        "remaining": remaining,
+    }
+
+
+def accepts(records: Records) -> list[dict[str, Any]]:
+    """Return all acceptances, the latest first."""
+    return [{**one, "revoked": one["seq"] not in records.accepted} for one in reversed(records.acceptances)]
