@@ -142,7 +142,7 @@ def test_every_file_cut_or_changed_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "format version 99; this Coldstream reads 6: load it with the one that wrote it"),
+        ({"version": 99}, "format version 99; this Coldstream reads 7: load it with the one that wrote it"),
         ({"format": "other"}, "not a Coldstream checkpoint"),
         ({"kind": "Remind"}, "of a 'Remind' learner, not 'CSSL'"),
         ({"step": 999}, "damaged"),

@@ -78,6 +78,7 @@ def test_it_only_answers(tmp_path):
         lambda: snapshot.learn_one(image, "x"),
         lambda: snapshot.learn_many([image], ["x"]),
         lambda: snapshot.base_init(None),
+        lambda: snapshot.rehearse(),
         lambda: snapshot.end_batch(),
         lambda: snapshot.relabel(0, "x"),
         lambda: snapshot.forget(0),

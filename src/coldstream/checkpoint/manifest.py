@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from coldstream.checkpoint.files import CheckpointError
 
-FORMAT, VERSION = "coldstream-checkpoint", 6
+FORMAT, VERSION = "coldstream-checkpoint", 7
 MANIFEST = "manifest.json"
 MOST_BYTES = 1 << 28
 """Of a manifest."""
@@ -117,7 +117,7 @@ class Manifest(Contents):
     """A checkpoint's manifest."""
 
     format: Literal["coldstream-checkpoint"]
-    version: Literal[6]
+    version: Literal[7]
     state: StateFile
     segments: list[Segment]
     crc32: Checksum

@@ -18,12 +18,24 @@ from coldstream.checks import (
     checkpoints,
     determinism,
     learning,
+    rehearsing,
     settings,
     tasks,
 )
 from coldstream.checks.fixtures import Factory
 
-SUBJECTS = (all_or_nothing, answers, bad_input, base_init, checkpoints, determinism, learning, settings, tasks)
+SUBJECTS = (
+    all_or_nothing,
+    answers,
+    bad_input,
+    base_init,
+    checkpoints,
+    determinism,
+    learning,
+    rehearsing,
+    settings,
+    tasks,
+)
 """Every function `check_...` of these modules is a check."""
 _CHECKS: dict[str, Callable[[Factory], None]] = {
     name: check for subject in SUBJECTS for name, check in vars(subject).items() if name.startswith("check_")

@@ -48,6 +48,7 @@ _CHANGES: dict[str, Call] = {
     "learn_many, one update": lambda learner, images, labels, **task: learner.learn_many(
         images[20:], labels[20:], per_update=4, **task
     ),
+    "rehearse": lambda learner, images, labels, **task: learner.rehearse(),
     "end_batch": lambda learner, images, labels, **task: learner.end_batch(),
     "relabel": lambda learner, images, labels, **task: learner.relabel("second", "elm"),
     "forget": lambda learner, images, labels, **task: learner.forget("second"),
@@ -143,6 +144,8 @@ def check_interrupts_leave_it_whole(
         with tempfile.TemporaryDirectory() as folder:
             stage.save(factory, folder)
             names = [name for name in stage.calls if not verbs or name in verbs]
+            if not stage.learner.rehearses and "rehearse" in names:
+                names.remove("rehearse")
             if places is not None and stage.name != "taught":
                 names = random.Random(repr(stage.learner)).sample(names, min(_FEW, len(names)))
             for name in names:

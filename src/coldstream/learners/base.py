@@ -217,6 +217,23 @@ class Learner(Method[Task]):
                     editing.forget_elsewhere(self, task, [example.key for example in new])
         return [example.id for example in examples]
 
+    def rehearse(self, updates: int = 1) -> None:
+        """Make updates on replayed examples alone, for time in which no new example comes.
+
+        Nothing is stored, and `step` stays. Where nothing is stored nothing happens. Each update is all or nothing;
+        Ctrl-C takes effect between two, and those made until then stay. Only of methods whose updates replay stored
+        images (`rehearses`).
+        """
+        updates = whole("updates", updates, 1)
+        with self._lock:
+            self._changes.check()
+            if not self.rehearses:
+                raise ValueError(f"{type(self).__name__} has no updates on replayed images alone: do not rehearse it")
+            self._refuse_unprepared()
+            for _ in range(updates if self.tasks else 0):
+                with self._changes.change("rehearsing"):
+                    self._rehearse()
+
     def base_init(
         self,
         dataset: Dataset,

@@ -56,6 +56,9 @@ class ColdStartSettings(CSSLSettings):
     every known class."""
     warm_up: Flag = True
     """Whether to scale the learning rate by batch size / full batch size: the first batches are small."""
+    rehearse: Annotated[int, whole_from(0)] = 0
+    """Updates on replayed examples alone after each update with new ones. They take as much time each
+    (docs/teach-measurements.md says how many are worth it); `Learner.rehearse` makes them whenever there is time."""
 
 
 @dataclass(kw_only=True)
@@ -122,6 +125,14 @@ class ColdStart(CSSL):
             pass
         self._extra_passes(task, rate, batch.step)
         self._calibrate(task)
+        for _ in range(self.settings.rehearse):
+            self._rehearse()
+
+    @torch.inference_mode(mode=False)
+    def _rehearse(self) -> None:
+        if self.steps.rehearse(self.rehearsed, warm_up=self.settings.warm_up):
+            self.rehearsed += 1
+            self._calibrate(next(iter(self.tasks.values())))
 
     def _set_up(self) -> None:
         super()._set_up()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from coldstream.augment import Policy
 from coldstream.labels import Label
 from coldstream.learners.base import Learner
-from coldstream.learners.method import Example, Shape
+from coldstream.learners.method import Arrays, Example, Shape, State
 from coldstream.learners.recipes import PAPER_POLICY, paper_recipe
 from coldstream.learners.replaying import Rates, ReplaySettings
 from coldstream.learners.settings import PolicyText, checked
@@ -66,6 +66,7 @@ class CSSL(Learner[TaskState]):
     Settings = CSSLSettings
     settings: CSSLSettings
     multi_task = True
+    rehearses = True
     draws = 1
     """Independent draws of `replay` examples from the buffer in each update."""
 
@@ -115,6 +116,19 @@ class CSSL(Learner[TaskState]):
         self.rates = Rates(self.settings)
         self.policy = Policy.parse(self.settings.augment)
         self.steps = Steps(self)
+        self.rehearsed = 0
+
+    @torch.inference_mode(mode=False)
+    def _rehearse(self) -> None:
+        self.rehearsed += self.steps.rehearse(self.rehearsed)
+
+    def _state(self) -> State:
+        plain, arrays = super()._state()
+        return {**plain, "rehearsed": self.rehearsed}, arrays
+
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore(plain, arrays)
+        self.rehearsed = int(plain["rehearsed"])
 
     def policy_of(self, task: TaskState) -> Policy:
         """Return the policy of augmentation as it is now for a task."""

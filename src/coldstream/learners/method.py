@@ -62,6 +62,8 @@ class Method(ABC, Generic[Task]):
     """Kind of the stored examples, in a word or two; empty for a method without replay."""
     multi_task: ClassVar[bool] = False
     """Whether the stream may have tasks."""
+    rehearses: ClassVar[bool] = False
+    """Whether the method has updates on replayed examples alone."""
     crops_as_tested: ClassVar[bool] = False
     """Whether new images are cropped as for predictions: for methods that learn from a frozen network's features."""
 
@@ -124,6 +126,10 @@ class Method(ABC, Generic[Task]):
     def _unseen(self, task: Task) -> float:
         """Return the probability that an image is of a class that has not come."""
         return 0.0
+
+    def _rehearse(self) -> None:
+        """Make one update on replayed examples alone, if any are stored, of a method that `rehearses`."""
+        raise NotImplementedError
 
     def _check(self, task: Task, example: Example) -> None:
         """Refuse an example for a reason of the method's own, before anything changes."""

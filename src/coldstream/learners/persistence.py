@@ -26,7 +26,7 @@ _INITS = ("random", "base")
 """What `init` is in a checkpoint, which has the weights."""
 _OF_THE_LEARNER = {"step", "prepared", "shape", "next_id", "last", "method", "tasks"}
 _CHANGING = (
-    *("learn_one", "learn_many", "base_init", "end_batch"),
+    *("learn_one", "learn_many", "rehearse", "base_init", "end_batch"),
     *("relabel", "forget", "undo", "rename_class", "merge_classes", "save"),
 )
 

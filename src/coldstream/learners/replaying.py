@@ -98,6 +98,12 @@ class Rates:
         """Return the learning rate of an update with new examples of these labels."""
         return float(np.mean([self.of(task, label) for label in labels]))
 
+    def stored(self, task: TaskState, slots: NDArray[np.int64]) -> list[float]:
+        """Return the learning rates of stored examples: those of their classes, where the stream had any of them."""
+        rows = task.buffer.index.labels.view[slots].tolist()
+        rates = {row: self.of(task, task.classes.labels[row]) for row in {*rows} if task.classes.updates[row]}
+        return [rates[row] for row in rows if row in rates]
+
     def rename(self, task: TaskState, old: Label, new: Label, settings: Kept) -> Kept:
         """Rename a class in the counts; return the settings with the new counts."""
         before, after = _key(task, old), _key(task, new)

@@ -17,11 +17,14 @@ from coldstream.augment import Policy
 from coldstream.learners.method import Example
 from coldstream.learners.tasks import TaskBatch, TaskState, others, update_tasks
 from coldstream.learners.training.prefetch import Background, prefetches
+from coldstream.randomness import generator, torch_seed
 from coldstream.replay import one_hot
 
 if TYPE_CHECKING:
     from coldstream.learners.cssl import CSSL
 
+Drawn = tuple[NDArray[np.int64], tuple[int, ...]]
+"""Slots of the buffer, and how many each draw gave."""
 Replayed = tuple[NDArray[np.int64], tuple[int, ...], NDArray[Any]]
 """Slots of the buffer, how many each draw gave, and the augmented images."""
 
@@ -85,7 +88,7 @@ class Steps:
         if prefetched is not None and prefetched[0] == key:
             slots, draws, items = prefetched[1]
         else:
-            slots, draws = self._draw(task, step, count)
+            slots, draws = self._draw(task, count, task.seed, step)
             items = np.concatenate([np.stack([example.item for example in new]), task.buffer.items(slots)])
         extras = task.buffer.extra_of(slots)
         return Batch(step, new, rows, slots, draws, items, learner.policy_of(task), extras=extras)
@@ -109,8 +112,7 @@ class Steps:
         learner, settings = self._learner, self._learner.settings
 
         def work() -> None:
-            strategy = settings.strategy if len(learner.tasks) > 1 else "full+separate"
-            update_tasks(learner.engine, strategy, self._batches(task, batch), rate, batch.step)
+            update_tasks(learner.engine, self._strategy, self._batches(task, batch), rate, batch.step)
 
         if task.name is not None or not prefetches(settings.prefetch, learner.engine.device, settings.storage):
             work()
@@ -149,13 +151,62 @@ class Steps:
 
         drawn = task.seed if seed is None else seed
         prepare = self._learner.engine.prepare
-        return TaskBatch(task, *prepare(batch.items, batch.targets, batch.policy, drawn, batch.step), loss)
+        return TaskBatch(task, *prepare(batch.items, batch.targets, batch.policy, drawn, batch.step), loss, drawn)
 
-    def _draw(self, task: TaskState, step: int, count: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+    def rehearse(self, number: int, *, warm_up: bool = False) -> bool:
+        """Make one update on replayed examples alone, of every task; return False where there is nothing to replay.
+
+        The learning rate is the mean over the replayed examples of the rates of their classes. Classes that no
+        example of the stream had, as after base initialisation, have none.
+
+        Parameters
+        ----------
+        number
+            How many such updates there were before: the draws follow from it. The tasks take turns in leading.
+        warm_up
+            Whether to scale the learning rate by batch size / full batch size.
+        """
+        learner, step = self._learner, self._learner.step
+        tasks = [*learner.tasks.values()]
+        tasks = tasks[number % len(tasks) :] + tasks[: number % len(tasks)]
+        shares = learner.settings.shares_of(tasks[0], len(tasks))
+        seeds = [torch_seed(task.seed, number, "rehearse") for task in tasks]
+        drawn = [self._draw(task, shares[task.number], seed, step) for task, seed in zip(tasks, seeds, strict=True)]
+        rates = [
+            rate for task, (slots, _) in zip(tasks, drawn, strict=True) for rate in learner.rates.stored(task, slots)
+        ]
+        if not rates:
+            return False
+        rate = float(np.mean(rates))
+        if warm_up:
+            rate *= sum(len(slots) for slots, _ in drawn) / (learner.draws * sum(shares.values()))
+        self._prefetched = None  # drawn before these examples count as replayed
+        batches = (
+            self.prepared(task, self._replayed(task, part, seed, step), seed)
+            for task, part, seed in zip(tasks, drawn, seeds, strict=True)
+            if len(part[0])
+        )
+        update_tasks(learner.engine, self._strategy, batches, rate, step)
+        return True
+
+    @property
+    def _strategy(self) -> str:
+        """How an update is shared among the tasks."""
+        return self._learner.settings.strategy if len(self._learner.tasks) > 1 else "full+separate"
+
+    def _draw(self, task: TaskState, count: int, seed: int, step: int) -> Drawn:
         """Return the slots of replayed examples, and how many each draw gave."""
         roles = ["sample", *(f"sample {number}" for number in range(2, self._learner.draws + 1))]
-        slots = [task.buffer.sample(count, task.draw(step, role)) for role in roles]
+        slots = [task.buffer.sample(count, generator(seed, step, role)) for role in roles]
         return np.concatenate(slots), tuple(map(len, slots))
+
+    def _replayed(self, task: TaskState, drawn: Drawn, seed: int, step: int) -> Batch:
+        """Return a batch of replayed examples alone, augmented."""
+        (slots, draws), policy = drawn, self._learner.policy_of(task)
+        items = policy.augment(task.buffer.items(slots), seed, step, (0, len(slots)))
+        extras, targets = task.buffer.extra_of(slots), task.buffer.targets(slots, task.rows)
+        task.buffer.count(slots)
+        return Batch(step, [], [], slots, draws, items, policy, targets, extras)
 
     def _batches(self, task: TaskState, batch: Batch) -> Iterator[TaskBatch]:
         """Give the batch of the new examples, then one of replayed examples alone for each other task."""
@@ -163,19 +214,16 @@ class Steps:
         learner = self._learner
         shares = learner.settings.shares_of(task, len(learner.tasks))
         for other in others(learner.tasks, task):
-            slots, draws = self._draw(other, batch.step, shares[other.number])
-            policy = learner.policy_of(other)
-            items = policy.augment(other.buffer.items(slots), other.seed, batch.step, (0, len(slots)))
-            extras, targets = other.buffer.extra_of(slots), other.buffer.targets(slots, other.rows)
-            other.buffer.count(slots)
-            if len(slots):
-                yield self.prepared(other, Batch(batch.step, [], [], slots, draws, items, policy, targets, extras))
+            drawn = self._draw(other, shares[other.number], other.seed, batch.step)
+            replayed = self._replayed(other, drawn, other.seed, batch.step)
+            if len(replayed.slots):
+                yield self.prepared(other, replayed)
 
     def _prefetch(self, task: TaskState, new: int) -> None:
         """Draw, decode and augment what the next step replays beside as many new examples."""
         learner, step, buffer = self._learner, self._learner.step, task.buffer
         count = learner.settings.beside(task, len(learner.tasks), new)
-        slots, draws = self._draw(task, step, count)
+        slots, draws = self._draw(task, count, task.seed, step)
         place = (new, new + len(slots))
         items = learner.policy_of(task).augment(buffer.items(slots), task.seed, step, place)
         self._prefetched = (step, count, new, buffer.version), (slots, draws, items)

@@ -105,6 +105,13 @@ class TaskBatch:
     inputs: Tensor
     targets: Tensor
     loss: Loss = F.cross_entropy
+    drawn_from: int | None = None
+    """Seed of what the layers of a network draw; None: the task's."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of what the layers of a network draw."""
+        return self.task.seed if self.drawn_from is None else self.drawn_from
 
 
 def update_tasks(
@@ -113,13 +120,13 @@ def update_tasks(
     """Update the network over the batches of its tasks: a step for each, or one along the sum of their gradients."""
     if strategy.endswith("separate"):
         for batch in batches:
-            head, seed = batch.task.head, batch.task.seed
-            engine.update(head, batch.inputs, batch.targets, rate, seed, step, loss=batch.loss, **forward)
+            head = batch.task.head
+            engine.update(head, batch.inputs, batch.targets, rate, batch.seed, step, loss=batch.loss, **forward)
         return
     heads: list[TrainedHead] = []
     for batch in batches:
         task, more = batch.task, bool(heads)
-        engine.gather(task.head, batch.inputs, batch.targets, task.seed, step, more=more, loss=batch.loss, **forward)
+        engine.gather(task.head, batch.inputs, batch.targets, batch.seed, step, more=more, loss=batch.loss, **forward)
         heads.append(task.head)
     for head in heads:  # the body moves with the first head: its gradient is used up then
         engine.descend(head, rate)
