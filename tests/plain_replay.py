@@ -24,12 +24,13 @@ class PlainReplay:
     """Lists of images, labels and logits; a reservoir; SGD written out.
 
     `loss(logits, labels, replayed)` is given the logits of the whole batch, the labels of the new examples, and for
-    each draw from the buffer a list of (label, logits stored with the example).
+    each draw from the buffer a list of (label, logits stored with the example). It may return several losses;
+    `combine` makes one direction of their gradients.
     """
 
-    def __init__(self, loss, *, seed, replay, capacity, draws=1, momentum=0.9, decay=1e-2):
+    def __init__(self, loss, *, seed, replay, capacity, draws=1, momentum=0.9, decay=1e-2, combine=sum):
         self.loss, self.seed, self.replay, self.capacity, self.draws = loss, seed, replay, capacity, draws
-        self.momentum, self.decay = momentum, decay
+        self.momentum, self.decay, self.combine = momentum, decay, combine
         self.weight, self.bias = torch.zeros((0, PIXELS), dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
         self.velocity = torch.zeros((0, PIXELS + 1), dtype=torch.float64)
         self.stored, self.seen, self.step, self.offered = [], {}, 0, 0
@@ -55,9 +56,12 @@ class PlainReplay:
         x = (torch.tensor(np.array(batch), dtype=torch.float64).reshape(len(batch), PIXELS) / 255 - 0.5) / 0.25
         weight, bias = self.weight.clone().requires_grad_(), self.bias.clone().requires_grad_()
         logits = x @ weight.T + bias
-        value = self.loss(logits, labels, [[(label, kept) for _, label, kept in part] for part in drawn])
-        slopes = torch.autograd.grad(value, (weight, bias))
-        slope = torch.cat([slopes[0], slopes[1][:, None]], dim=1)
+        values = self.loss(logits, labels, [[(label, kept) for _, label, kept in part] for part in drawn])
+        slopes = []
+        for value in values if isinstance(values, list) else [values]:
+            of_weight, of_bias = torch.autograd.grad(value, (weight, bias), retain_graph=True)
+            slopes.append(torch.cat([of_weight, of_bias[:, None]], dim=1))
+        slope = self.combine(slopes)
         both = torch.cat([self.weight, self.bias[:, None]], dim=1)
         self.velocity = self.momentum * self.velocity + slope + self.decay * both
         both = both - rate * self.velocity

@@ -16,6 +16,7 @@ from coldstream import CSSL, ColdStart, Learner
 from coldstream.data import digits
 from coldstream.learners import ER, Batch
 from coldstream.learners.method import Method
+from plain_replay import PlainReplay, assert_same, cross_entropy, stream
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,7 +46,7 @@ def own_learners(tmp_path, monkeypatch):
             (tmp_path / f"{match[1]}.py").write_text(code)
             monkeypatch.delitem(sys.modules, match[1], raising=False)
             modules[match[1]] = code
-    assert [*modules] == ["er_ace", "der", "nearest_mean"]
+    assert [*modules] == ["er_ace", "der", "agem", "nearest_mean"]
     monkeypatch.syspath_prepend(tmp_path)
     yield modules
     for name in modules:
@@ -71,6 +72,38 @@ def test_learners_of_your_own_equal_those_of_the_package(own_learners, module, n
     plain = ER(model=model, replay=6, capacity=20, seed=2)
     plain.learn_many(images, labels, per_update=per_update)
     assert not np.array_equal(plain.predict_proba_many(images), learners[0].predict_proba_many(images))
+
+
+@pytest.mark.parametrize("per_update", [1, 10])
+def test_the_update_of_your_own_projects_the_gradient(own_learners, per_update):
+    turned = []
+
+    def losses(logits, labels, replayed):
+        terms = [cross_entropy(row, label) for row, label in zip(logits, labels, strict=False)]
+        values = [sum(terms) / len(terms)]
+        (draw,) = replayed
+        if draw:
+            terms = [cross_entropy(row, label) for row, (label, _) in zip(logits[len(labels) :], draw, strict=True)]
+            values.append(sum(terms) / len(draw))
+        return values
+
+    def project(slopes):
+        new, *replayed = (slope.ravel() for slope in slopes)
+        for old in replayed:
+            turned.append(bool(new @ old < 0))
+            if turned[-1]:
+                new = new - (new @ old) / (old @ old) * old
+        return new.reshape(slopes[0].shape)
+
+    images, labels = stream(12 * per_update, 4, 3)
+    settings = {"model": "linear", "augment": "none", "precision": "float64", "weight_decay": 1e-2}
+    learner = importlib.import_module("agem").AGEM(**settings, replay=8, capacity=20, seed=7)
+    oracle = PlainReplay(losses, seed=7, replay=8, capacity=20, combine=project)
+    learner.learn_many(images, labels, per_update=per_update)
+    for start in range(0, len(images), per_update):
+        oracle.learn(images[start : start + per_update], labels[start : start + per_update])
+    assert {*turned} == {False, True}
+    assert_same(learner, oracle, 1e-9)
 
 
 def digits_of(count):
@@ -99,9 +132,9 @@ def test_lines_of_a_learner_of_your_own(own_learners):
             for line in own_learners[name].splitlines()
             if line.strip() and not line.strip().startswith(("#", '"""'))
         )
-        for name in ("er_ace", "der")
+        for name in ("er_ace", "der", "agem")
     ]
-    assert f"ER-ACE takes {lines[0]} lines of code, DER++ {lines[1]}." in text
+    assert f"ER-ACE takes {lines[0]} lines of code, DER++ {lines[1]}, A-GEM {lines[2]}." in text
 
 
 def test_what_the_checks_say_of_a_broken_learner():
