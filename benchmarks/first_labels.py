@@ -50,7 +50,7 @@ Indices = NDArray[np.int64]
 
 
 class Run(BaseModel):
-    """One arm on one stream: CPU milliseconds per label, and metrics after so many labels."""
+    """One arm on one stream: CPU milliseconds per label, and metrics by number of labels."""
 
     data: str
     order: str

@@ -27,7 +27,7 @@ class Scale:
     Parameters
     ----------
     seconds, least, most
-        A group of ways is measured for about so many seconds, in at least and at most so many rounds.
+        A group of ways is measured for about `seconds`, in `least` to `most` rounds.
     block
         Seconds of one way in one round: as many calls as fit, at least one.
     stored, replay
@@ -174,7 +174,7 @@ class Bench:
 
 
 def timed(action: Action, calls: int) -> float:
-    """Return the seconds of one call, as a mean of so many in a row."""
+    """Return the seconds of one call, as the mean of `calls` in a row."""
     begin = time.perf_counter()
     for _ in range(calls):
         action()
@@ -183,7 +183,7 @@ def timed(action: Action, calls: int) -> float:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Let torch use so many threads (None: as it is), and as many as before afterwards."""
+    """Let torch use `count` threads (None: as many as before), and restore the number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

@@ -1,6 +1,6 @@
 """Convert every supported kind of image to one uint8 array (height, width, channel).
 
-Conversion goes band by band of rows: it takes no memory worth mentioning beside the image and the array. What
+Images are converted in bands of rows, which takes little memory beside the image and the array. What
 decoding takes is bounded over all threads together (`coldstream.limits`).
 """
 
@@ -36,7 +36,7 @@ _READ_AS |= dict.fromkeys(("RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"), "RGB")
 _BAND = 1 << 19
 """Pixels that are converted at once."""
 _BYTES_OF_PIL = 16
-"""Bytes a pixel that loading a PIL image may take, of whatever format it is."""
+"""Most bytes per pixel that loading a PIL image takes, of any format."""
 
 
 def as_array(image: object, channels: int | None = None, *, min_side: int | None = None) -> Pixels:

@@ -1,4 +1,4 @@
-"""Interrupts at chosen lines of a call: what the checks of all or nothing are made with."""
+"""Interrupt a call at chosen lines: for the checks of all or nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lines_run(call: Callable[[], object], *, started: bool = False, files: Seque
 def interrupted_at(
     place: int, call: Callable[[], object], *, started: bool = False, files: Sequence[str] = ()
 ) -> bool:
-    """Run the call and raise `Interrupt` at the line in this place of `lines_run`; return whether it came to that.
+    """Run the call and raise `Interrupt` at the line in this place of `lines_run`; return whether it was reached.
 
     Signal handlers are put back: a line of `HeldSignals` itself may be the one.
     """

@@ -51,7 +51,7 @@ def check_size(height: int, width: int) -> None:
 
 
 class _Share:
-    """What one user takes of a budget. It ends with its last reference, also where an interrupt lost it."""
+    """One user's share of a budget. It is given back with its last reference, even if an interrupt lost it."""
 
     def __init__(self, amount: int) -> None:
         self.amount = amount
@@ -66,14 +66,14 @@ class _Shares:
 
 
 class Budget:
-    """An amount that several threads share; who asks for more than is left waits, in order of arrival.
+    """An amount that threads share. A request for more than is left waits, in order of arrival.
 
     Parameters
     ----------
     total
         The amount.
     least
-        Who asks for less than this neither waits nor is counted.
+        Smaller requests neither wait nor count.
     """
 
     def __init__(self, total: int, least: int) -> None:
@@ -82,7 +82,7 @@ class Budget:
 
     @contextmanager
     def take(self, amount: int) -> Iterator[None]:
-        """Take an amount while the block runs; of more than the total, the total."""
+        """Take an amount while the block runs, at most the total."""
         if amount < self.least:
             yield
             return

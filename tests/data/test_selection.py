@@ -68,7 +68,7 @@ def test_clips_keep_the_order_of_frames():
 
 @given(st.lists(st.integers(4, 12), min_size=1, max_size=4), st.integers(1, 3), limits)
 def test_validation(sizes, validation, per_class):
-    """Of each class so many, none of them trained on, the same ones however the set is stored."""
+    """The number asked for of each class, none of them trained on, the same ones however the set is stored."""
     train = make(np.repeat(np.arange(len(sizes)), sizes).tolist())
     part, held = select(train, make([0], 1000), validation=validation, per_class=per_class)
     assert np.bincount(held.labels).tolist() == [validation] * len(sizes)

@@ -75,7 +75,7 @@ def test_rows_are_a_function_of_the_generator_alone(name):
 
 @functools.cache
 def million(held_out):
-    """Return an index of a million slots in a thousand classes, the first so many of them held out."""
+    """Return an index of a million slots in a thousand classes, the first `held_out` of them held out."""
     slots = np.arange(1_000_000)
     index = Index()
     columns = {"ids": slots, "labels": slots % 1000, "serials": slots, "places": (slots - held_out) // 1000}

@@ -252,7 +252,7 @@ def _pixels(values: Tensor) -> Tensor:
 
 
 def to_uint8(values: Tensor) -> Tensor:
-    """Cut floats from 0 to 255 off to bytes, by way of int32: the direct conversion takes twice as long."""
+    """Truncate floats in [0, 255] to bytes, via int32: direct conversion takes twice as long."""
     return values.to(torch.int32).to(torch.uint8)
 
 

@@ -128,7 +128,7 @@ class Stored:
 
 
 def read(folder: Path) -> Stored:
-    """Return a checkpoint, with every checksum checked; always one as a whole, also while others are saved.
+    """Return a checkpoint, with every checksum checked: a whole one, also while another is being saved.
 
     The files that a manifest names never change, and go only after it was replaced. All are opened before one is
     read, after which they may go; where one went before that, there is a new manifest to begin with.

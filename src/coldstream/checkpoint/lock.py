@@ -22,7 +22,7 @@ from coldstream.checkpoint.files import CheckpointError
 
 LOCK = "lock"
 _NAMELESS = 1.0
-"""Seconds in which a process that has the lock has surely written its name."""
+"""Seconds within which the holder of a lock has written its name."""
 _POLL = 0.002
 
 _guard = threading.Lock()
@@ -72,7 +72,7 @@ class FolderLock:
             self._close()
 
     def release(self) -> None:
-        """Give the lock back; again is without effect, and so is it in a forked child."""
+        """Release the lock. A second call does nothing, nor does one in a forked child."""
         if self.held:
             with suppress(OSError):
                 self._path.unlink()
@@ -141,7 +141,7 @@ def _name() -> dict[str, int | str]:
 
 
 def _holder(path: Path) -> dict[str, int | str] | None:
-    """Return who has the lock, or None where that is not said (any more)."""
+    """Return which process holds the lock, or None if the file does not say."""
     try:
         with open(path, "rb") as file:
             name = json.loads(file.read(1000))

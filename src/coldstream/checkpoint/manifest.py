@@ -75,7 +75,7 @@ class SavedClasses(_Record):
 
 
 class SavedTask(_Record):
-    """What belongs to one task, but arrays."""
+    """One task without its arrays."""
 
     name: Any
     classes: SavedClasses
@@ -84,7 +84,7 @@ class SavedTask(_Record):
 
 
 class Contents(_Record):
-    """What a learner is, but arrays."""
+    """A learner without its arrays."""
 
     kind: Annotated[str, Field(max_length=200)]
     settings: Plain

@@ -47,7 +47,7 @@ class Saving:
             self._run(work)
 
     def call_off(self) -> bool:
-        """Keep what has not begun from beginning, after an interrupt; return whether it had not."""
+        """Cancel a save that has not begun, after an interrupt; return whether it was cancelled."""
         if self._begun.acquire(blocking=False):
             self._ended.set()
             return True

@@ -51,7 +51,7 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line; what a user can mend is said in one line, without a stack trace."""
+    """Run the command line; an error that the user can fix is printed in one line, without a stack trace."""
     for stream in (sys.stdout, sys.stderr):  # names may be of characters, or bytes, that the terminal cannot show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

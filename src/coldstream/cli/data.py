@@ -37,7 +37,7 @@ def data_get(
         Path | None, typer.Option(help="Where data sets are; default COLDSTREAM_DATA or a cache.")
     ] = None,
 ) -> None:
-    """Download a data set where that is possible; say what is there already, and how to get what is not."""
+    """Download a data set where that is possible; otherwise say how to get it."""
     from coldstream.data import DATASETS, catalog, load_dataset
     from coldstream.parsing import unknown
 

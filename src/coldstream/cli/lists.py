@@ -1,4 +1,4 @@
-"""`coldstream list` and `learners`: what there is."""
+"""`coldstream list` and `coldstream learners`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coldstream.cli.output import console, say, show
 def list_(
     what: Annotated[str | None, typer.Argument(metavar="[paper]", help="The paper's tables and figures.")] = None,
 ) -> None:
-    """Show the learners and orderings there are, and the experiments in ./experiments; or the paper's tables."""
+    """List learners, orderings and the experiments in ./experiments; or the paper's tables."""
     if what == "paper":
         _list_paper()
         return

@@ -1,4 +1,4 @@
-"""What commands print with: tables, lines and complaints."""
+"""Printing: tables, lines and error messages."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def select(
     per_class, test_per_class
         The maximum number of examples per class; None for all.
     validation
-        Test on so many training examples per class, which are not trained on, instead of the test set. They are the
+        Number of training examples per class that are held out and tested on, instead of the test set. They are the
         last ones in the order of the hash, so that a small selection of the first ones stays as it was. Of clips, all
         frames are held out, so that there may be more.
 

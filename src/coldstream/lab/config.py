@@ -54,7 +54,7 @@ class DataConfig(_Part):
     )
     root: str | None = Field(None, description="where data sets are; None: COLDSTREAM_DATA or the user's cache")
     download: bool = Field(False, description="whether a set that is not there may be downloaded")
-    classes: int | list[str] | None = Field(None, description="only the first so many classes, or these")
+    classes: int | list[str] | None = Field(None, description="only the first N classes, or the named ones")
     per_class: int | None = Field(None, ge=1, description="maximum training images per class")
     test_per_class: int | None = Field(None, ge=1, description="maximum test images per class")
     validation: int | None = Field(
@@ -134,7 +134,7 @@ class BaseConfig(RecipeConfig):
     With tasks that is the beginning of the first one.
     """
 
-    classes: int | None = Field(None, ge=1, description="the first so many classes; None: the stream's first batch")
+    classes: int | None = Field(None, ge=1, description="the first N classes of the stream; None: its first batch")
     epochs: int = Field(50, ge=0)
     batch: int = Field(128, ge=1)
     augment: str = "crop|flip"

@@ -1,6 +1,6 @@
 """The plan of an experiment, as plan.json: its tasks and its jobs, each with the key of its results.
 
-It is written when a run begins. Whoever asks how far the run is, or works on one of its jobs, reads it.
+It is written when a run begins. `coldstream status` and the jobs read it.
 """
 
 from __future__ import annotations

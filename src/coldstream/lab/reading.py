@@ -1,4 +1,4 @@
-"""Reading a config: changes on top, errors that say what was meant, every setting spelled out when it is written."""
+"""Read and write configs: changes on top, errors that suggest what was meant, every setting written out."""
 
 from __future__ import annotations
 

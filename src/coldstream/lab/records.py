@@ -37,7 +37,7 @@ Task = str | None
 class Environment(Record):
     """What results depend on, bit for bit: versions, processor, thread count and code.
 
-    None is what was not recorded, or what there is none of.
+    None: not recorded, or not there.
     """
 
     python: str

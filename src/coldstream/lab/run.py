@@ -136,7 +136,7 @@ def _work(path: Path, threads: int, todo: Any, messages: Any, stop: Any) -> None
     assert parent is not None
 
     def stopped() -> bool:
-        """Return whether to stop: on request, or because the parent process was killed."""
+        """Return whether to stop: on request, or because the parent process has ended."""
         return bool(stop.is_set()) or not parent.is_alive()
 
     experiment = Experiment.open(path)

@@ -94,7 +94,7 @@ class Clock:
 
 @contextmanager
 def _saved(saves: list[Saving]) -> Iterator[None]:
-    """Leave no checkpoint half written: after this the job's folder may belong to another process."""
+    """Wait at the end for checkpoints being written: the job's folder may belong to another process after it."""
     try:
         yield
     finally:

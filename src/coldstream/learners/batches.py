@@ -54,7 +54,7 @@ class TaughtClasses(Classes):
 
 
 class Stored:
-    """Some slots of a buffer, decoded as they are asked for."""
+    """Slots of a buffer, decoded on demand."""
 
     def __init__(self, buffer: ReplayBuffer, slots: Slots) -> None:
         self._buffer, self._slots = buffer, slots
@@ -239,7 +239,7 @@ class BatchLearner(Learner[Waiting], Generic[Waiting]):
         return Trained(engine, head, train_offline(engine, head, items, rows, recipe, self.seed, report, **how))
 
     def _copied(self, task: Waiting, body: Body, head: TrainedHead) -> tuple[Engine, TrainedHead]:
-        """Return a network at rest: a body, and a copy of a head with a row for every class."""
+        """Return a network without momentum: a body, and a copy of a head with a row for every class."""
         head = copy.deepcopy(head)
         head.velocity.clear()
         head.grow(task.rows)

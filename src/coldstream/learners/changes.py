@@ -105,7 +105,7 @@ class Changes:
             self._unfinished = None
 
     def undone(self) -> None:
-        """Say that the body was taken back whole."""
+        """Mark the change as rolled back."""
         self._unfinished = None
 
     def check(self) -> None:

@@ -71,8 +71,8 @@ class Statistics(TaskState):
         """Return Λμ and -½ μᵀΛμ of every class.
 
         With ε above 0 the matrix is positive definite, so its inverse is the pseudo-inverse of the published code,
-        and a Cholesky factorisation gives Λμ without it. Only where features are so large that ε is lost in rounding
-        beside them does the pseudo-inverse cut directions off, and is taken itself.
+        and a Cholesky factorisation gives Λμ without it. Where features are so large that ε is lost in rounding, the
+        pseudo-inverse drops directions; there it is computed itself.
         """
         matrix = (1 - epsilon) * torch.from_numpy(self.covariance)
         matrix.diagonal().add_(epsilon)

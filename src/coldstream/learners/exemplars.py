@@ -47,9 +47,9 @@ class ExemplarSettings(BatchSettings):
     """Settings of a learner that keeps exemplars."""
 
     exemplars: Annotated[int | None, optional(whole_from(1))] = 2000
-    """K, kept in all once a batch has ended (2,000 in the publication), K/t of each of t classes (at least one): the
-    first ones in herding's order, which is made when a class was trained and only shortened later. None: every
-    example is kept (the CSSL paper)."""
+    """K, the number of exemplars after a batch (2,000 in the publication): K/t for each of t classes, at least one.
+    They are the first in herding's order, which is made when the class is trained and only shortened later. None:
+    every example is kept (the CSSL paper)."""
 
 
 @dataclass(kw_only=True)

@@ -66,7 +66,7 @@ class Prototypes:
             self._gaps[place] = self._gaps[:, place] = self._distances(place)
 
     def _closest(self) -> tuple[int, int]:
-        """Return the places of the two closest prototypes, of as many as there will be."""
+        """Return the places of the two closest prototypes."""
         if not len(self._gaps):
             self._gaps = np.stack([self._distances(place) for place in range(len(self))])
         return divmod(int(self._gaps.argmin()), len(self))

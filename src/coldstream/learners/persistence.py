@@ -162,7 +162,7 @@ def _refuse(*arguments: Any, **named: Any) -> None:
 
 
 def everything(learner: Learner[Any], *, buffer: bool = True) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return all that later predictions and updates depend on, but the buffers' bytes; or without the buffers."""
+    """Return what later predictions and updates depend on, without the buffers' bytes, or without the buffers."""
     plain: dict[str, Any] = {
         "kind": type(learner).__name__,
         "settings": _settings(learner),
@@ -199,7 +199,7 @@ def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any
 
 
 def _take_over(learner: Learner[Any], plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Give a new learner all but the replay buffers of what `everything` had."""
+    """Restore into a new learner what `everything` returned, except the replay buffers."""
     learner.step, learner._next_id = int(plain["step"]), int(plain["next_id"])
     learner.prepared = bool(plain["prepared"])
     if plain["last"] is not None:

@@ -74,8 +74,8 @@ class REMINDSettings(ReplaySettings):
     """Mixup's α: each replayed map mixes two stored ones, with a share drawn from Beta(α, α) once per step. None: B
     maps as they are."""
     extra_params: Flag = False
-    """Whether two more layers come before F and learn with it ("REMIND + Extra Params"): a residual block as wide as
-    it takes for the trainable parameters to be as many as if nothing were frozen."""
+    """Whether two more layers come before F and learn with it ("REMIND + Extra Params"): a residual block,
+    wide enough that the network trains as many parameters as it would with nothing frozen."""
     rate: Annotated[str | float, checked(get_schedule)] = "remind(0.1)"
     """``"remind(0.1)"``, ``"inverse-sqrt(0.1)"``, ``"constant(0.01)"``, or with `counts` ``"linear(0.1, 0.001)"``."""
     evict: Annotated[str, checked(_evictor)] = "largest-class"

@@ -75,7 +75,7 @@ class Interval:
         return 2 * float(stdtr(self.n - 1, -abs(self.mean) / self.half * _quantile(self.n)))
 
     def pairs_needed(self) -> int | None:
-        """Return how many pairs would exclude 0, were mean and spread to stay; None where that cannot be told.
+        """Return how many pairs of the same mean and spread would exclude 0; None if that is unknown.
 
         Examples
         --------

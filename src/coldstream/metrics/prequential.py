@@ -17,7 +17,7 @@ class Prequential:
     Parameters
     ----------
     window : int
-        Examples in the sliding window; until so many have come, it holds all of them.
+        Length of the sliding window, in examples. A shorter stream is averaged as a whole.
 
     References
     ----------
@@ -73,7 +73,7 @@ class Prequential:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Prequential:
-        """Return an object that continues where the one that wrote `data` stood."""
+        """Return an object that continues from a saved state."""
         _check.keys(data, ("window", "count", "correct", "recent"), "Prequential")
         running = cls(data["window"])
         running.count = _check.whole(data["count"], "count", 0)

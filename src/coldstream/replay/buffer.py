@@ -24,7 +24,7 @@ _SIZE = re.compile(r"^\s*(-?[\d_.]+)\s*([a-z]*)\s*$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Capacity:
-    """At most so many bytes or so many examples; without bound where both are None.
+    """A bound in bytes or in examples; both None: no bound.
 
     Examples
     --------
@@ -331,7 +331,7 @@ class ReplayBuffer:
         return plain, arrays
 
     def restore(self, plain: dict[str, Any], arrays: dict[str, NDArray[np.generic]]) -> None:
-        """Lay an empty buffer out as `state` had it; the caller appends the packed rows in order."""
+        """Restore the index of an empty buffer from `state`; the caller appends the packed rows in order."""
         self.offered = int(plain["offered"])
         self.index.restore(arrays, int(plain["next_serial"]))
         if "extras.ids" in arrays:

@@ -231,11 +231,11 @@ class Index:
             self.places[moved] = place
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that is needed to lay the same index out again."""
+        """Return everything that `restore` needs."""
         return {name: getattr(self, name).view.copy() for name in self.COLUMNS}
 
     def restore(self, state: dict[str, NDArray[np.generic]], next_serial: int) -> None:
-        """Lay out an empty index as `state` has it."""
+        """Restore an empty index from `state`."""
         for name in self.COLUMNS:
             getattr(self, name).extend(state[name])
         labels, places = self.labels.view, self.places.view

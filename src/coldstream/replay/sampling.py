@@ -14,7 +14,7 @@ Sampler = Callable[[Index, int, np.random.Generator], NDArray[np.int64]]
 
 
 def uniform(index: Index, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `count` training slots uniformly without replacement; all of them where there are not as many."""
+    """Draw `count` training slots uniformly without replacement; all of them if there are fewer."""
     stored = len(index)
     if count >= stored - index.held_out:
         return np.flatnonzero(index.places.view >= 0)

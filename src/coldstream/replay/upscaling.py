@@ -27,9 +27,9 @@ def enlarge(images: Bytes, size: tuple[int, int]) -> Bytes:
 
 @lru_cache(maxsize=64)
 def _shares(side: int, larger: int, channels: int) -> tuple[NDArray[np.int32], int]:
-    """Return for every value of an enlarged line which two it is made of and their weights, (4, values).
+    """Return, for each value of an enlarged line, its two source values and their weights, (4, values).
 
-    The weights are whole numbers of 2**-bits; as many bits as let the largest one fit 16, as torch has them.
+    Weights are multiples of 2**-bits, with the most bits at which the largest one fits 16, as in torch.
     """
     centre = (np.arange(larger) + 0.5) * (side / larger)
     first = np.maximum((centre - 0.5).astype(np.int64), 0)  # the last one whose centre is not after this one's

@@ -32,7 +32,7 @@ PREFIX = "first-labels-"
 SEEDS = [0, 1, 2]
 """The seeds of the experiments in ./experiments."""
 FROM = 50
-"""Tests count from so many labels on."""
+"""Tests count from this number of labels on."""
 SLACK = 0.01
 """How far ours may be below the better fixed policy at any test."""
 AVERAGE_ECE, WORST_ECE = 0.05, 0.10

@@ -79,7 +79,7 @@ def latex(table: Table) -> str:
 
 
 def least_width(table: Table) -> int:
-    """Return how wide a table must be to show its first column as it is, and something of the others."""
+    """Return the least width at which a table shows its first column uncut, and part of the others."""
     longest = [max(len(plain(line[place])) for line in table) for place in range(len(table[0]))]
     return sum([longest[0], *(min(8, other) for other in longest[1:])]) + 3 * len(longest) + 1
 

@@ -50,7 +50,7 @@ class Verdict:
 
 
 def _needed(interval: Interval) -> str:
-    """Return in words how many seeds would decide, were mean and spread to stay."""
+    """Return in words how many seeds of the same mean and spread would decide."""
     needed = interval.pairs_needed()
     if needed is None or needed <= interval.n:  # no difference, or taken back by the correction for several
         return ""

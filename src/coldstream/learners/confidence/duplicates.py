@@ -1,4 +1,4 @@
-"""Near-duplicates: whether neighbours in the stream are all but the same image, as in a video."""
+"""Near-duplicates: whether neighbours in the stream are almost the same image, as in a video."""
 
 from __future__ import annotations
 

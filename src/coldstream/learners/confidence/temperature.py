@@ -30,7 +30,7 @@ PRIOR = 4.0
 ENOUGH = 16
 """With this many held-out examples no tests before learning are needed."""
 TOGETHER = 4
-"""Steps between two forward passes over held-out examples: few images take as long as twice as many."""
+"""Steps between two forward passes over held-out examples: small batches are inefficient."""
 _MEMBERS = 8
 _MEMORY = 0.98
 _STEPS, _LONGEST = 50, 0.5
@@ -122,7 +122,7 @@ class Confidence:
         self.held, self._collected, self._log = [], {}, self._first_log
 
     def drop(self, buffer: ReplayBuffer, id: int) -> None:
-        """Remove an example that was forgotten: of fewer stored examples, fewer are held out."""
+        """Remove an example that was forgotten. Fewer stored examples may hold out fewer: release the others."""
         if not self.held:
             return
         self.discard_logits(id)
@@ -132,7 +132,7 @@ class Confidence:
             self._log = self._first_log
 
     def discard_logits(self, id: int) -> None:
-        """Take an example out of the logits of this round: it has changed, or its label, maybe to a later class."""
+        """Discard this round's logits of an example whose image or label has changed."""
         self._collected.pop(id, None)
 
     def merge(self, old: int, new: int) -> None:
@@ -164,9 +164,9 @@ class Confidence:
         self._collected.update(zip(ids, logits, strict=True))
 
     def finish_round(self, buffer: ReplayBuffer, rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-        """If all held-out examples have been looked at, begin a new round; return logits (N, `rows`) and slots.
+        """Return all logits (N, `rows`) and slots once they are collected, and begin a new round; else None.
 
-        A class that came after an example was looked at had no chance there: its logit is far below the others.
+        A class that came after an example's logits were collected gets a logit far below the others.
         """
         if not self._collected or any(self._slots(buffer, but=self._collected)):
             return None

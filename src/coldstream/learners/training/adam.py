@@ -34,7 +34,7 @@ class Adam:
 
     @torch.inference_mode(mode=False)
     def grow(self) -> None:
-        """Follow a head to which rows were added: the new ones begin at rest."""
+        """Add moments of zero for rows that were added to the head."""
         more = self._head.rows - len(self.steps)
         if not more:
             return

@@ -73,7 +73,7 @@ class Average:
             twin[name] = live[name]
 
     def shorten(self, average: dict[str, Tensor], row: int, classes: int) -> None:
-        """Shorten the averaging window: the class of this row of the head is new, one of so many."""
+        """Shorten the averaging window: the class of head row `row` is new, one of `classes`."""
         self.since *= max(0.0, 1 - NEW / classes)
         before = average.get(BORN, torch.empty(0, dtype=torch.int64))
         born = torch.zeros(max(len(before), row + 1), dtype=torch.int64)

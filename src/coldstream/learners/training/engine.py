@@ -55,7 +55,7 @@ class TrainedHead(Head):
 
     @torch.inference_mode(mode=False)
     def grow(self, rows: int) -> None:
-        """Add rows until there are `rows`, at rest; those that exist keep their bits."""
+        """Add rows with zero momentum until there are `rows`; those that exist keep their bits."""
         if rows <= self.rows:
             return
         super().grow(rows)
@@ -383,7 +383,7 @@ def _sharing_twin(body: nn.Module) -> nn.Module:
 
 
 def _as(like: Tensor, array: NDArray[Any]) -> Tensor:
-    """Return an array as a tensor of another's kind, place and layout."""
+    """Return an array as a tensor with the dtype, device and layout of another."""
     return torch.empty_like(like).copy_(torch.from_numpy(array.copy()))
 
 

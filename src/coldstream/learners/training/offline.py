@@ -54,7 +54,7 @@ class OfflineRecipe:
 
 
 class Items(Protocol):
-    """Items that can be taken by number: an array of them, or something that decodes them as they are asked for."""
+    """Items that can be taken by number: an array, or a sequence that decodes them on demand."""
 
     def __len__(self) -> int: ...
 

@@ -35,7 +35,7 @@ def check_normalisation(normalize: Normalise) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that there is not, that this machine does not have, or that keeps no values."""
+    """Refuse a device that is unknown, that this machine does not have, or that stores no values (`meta`)."""
     try:
         kind = torch.device(device).type
     except RuntimeError:
