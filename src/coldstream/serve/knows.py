@@ -27,7 +27,7 @@ _BINS = 10
 def tests(records: Records) -> list[Tested]:
     """Return the first test of each image that still has a label of a person's, against the label it has now."""
     first: dict[str, Tested] = {}
-    for test in records.tested:
+    for test in [*records.tested]:
         record = records.images[test.image]
         if test.image not in first and record.by == "human" and record.label is not None:
             guess = None if test.guess is None else records.resolve(test.guess)
@@ -35,16 +35,16 @@ def tests(records: Records) -> list[Tested]:
     return list(first.values())
 
 
-def summary(records: Records) -> dict[str, Any]:
+def summary(records: Records, tests: Sequence[Tested]) -> dict[str, Any]:
     """Return all but the promise."""
-    every = [test for test in tests(records) if test.guess is not None]
+    every = [test for test in tests if test.guess is not None]
     audited = [test for test in every if test.audit]
     recent = audited[-_WINDOW:]
     return {
         "audited": len(audited),
         "audit_share": records.settings["audit"],
         "accuracy": _share(recent),
-        "curve": _curve(audited),
+        "curve": _curve(tests),
         "classes": [
             {"name": records.classes[number].name, "labels": records.classes[number].count, **_bounds(part)}
             for number, part in _by_class(records, audited)
@@ -77,15 +77,14 @@ def _by_class(records: Records, audited: Sequence[Tested]) -> list[tuple[int, li
     return [(number, [test for test in audited if test.label == number]) for number in shown]
 
 
-def _curve(audited: Sequence[Tested]) -> list[dict[str, Any]]:
-    """Return the accuracy over the labels, each point over the audited labels since the one before."""
+def _curve(tests: Sequence[Tested]) -> list[dict[str, Any]]:
+    """Return accuracy over the number of labels; each point is of the audited labels since the one before."""
+    audited = [(count, test) for count, test in enumerate(tests, 1) if test.audit and test.guess is not None]
     size = max(10, -(-len(audited) // _POINTS))
     points = []
     for start in range(0, len(audited) - size + 1, size):
         part = audited[start : start + size]
-        share = _share(part)
-        assert share is not None
-        points.append({"labels": part[-1].seq, **share})
+        points.append({"labels": part[-1][0], **(_share([test for _, test in part]) or {})})
     return points
 
 
@@ -106,33 +105,31 @@ def _reliability(some: Sequence[Tested]) -> dict[str, Any]:
     }
 
 
-def audited_now(records: Records) -> list[Tested]:
+def audited_now(records: Records, tests: Sequence[Tested]) -> list[Tested]:
     """Return the audited labels that speak for the images that remain: those since the last acceptance.
 
     An acceptance takes the images out that the learner is sure of, so that earlier labels were drawn from others.
     """
-    return [
-        test for test in tests(records) if test.guess is not None and test.audit and test.seq > records.accepted_at
-    ]
+    return [test for test in tests if test.guess is not None and test.audit and test.seq > records.accepted_at]
 
 
-def _promise(records: Records, wanted: float) -> Promise:
-    audited = audited_now(records)
+def _promise(records: Records, tests: Sequence[Tested], wanted: float) -> Promise:
+    audited = audited_now(records, tests)
     return promise([test.confidence for test in audited], [test.guess == test.label for test in audited], wanted)
 
 
-def threshold_of(records: Records, wanted: float) -> float:
+def threshold_of(records: Records, tests: Sequence[Tested], wanted: float) -> float:
     """Return the confidence from which on predictions are accurate enough; refuse where too little is known."""
-    answer = _promise(records, wanted)
+    answer = _promise(records, tests, wanted)
     if answer.threshold is None:
         raise Refused(answer.reason, "body.accuracy", 409)
     return answer.threshold
 
 
-def promise_of(records: Records, scores: Scores, wanted: float) -> dict[str, Any]:
+def promise_of(records: Records, scores: Scores, tests: Sequence[Tested], wanted: float) -> dict[str, Any]:
     """Return how many of the remaining images the learner may label by itself."""
-    answer, remaining, count = _promise(records, wanted), len(records.unlabelled), 0
-    scored = 0
+    answer, remaining = _promise(records, tests, wanted), len(records.unlabelled)
+    scored = count = 0
     for id in records.unlabelled.all():
         score = scores.score_of(id)
         scored += score is not None

@@ -118,7 +118,9 @@ class Live:
         self._answered = 0.0
         self._since_checkpoint = 0
         self._checkpointed = time.monotonic()
-        self._failed_at: int | None = None
+        self._loaded = False
+        self._failed: set[int] = set()
+        """Events that could not be learned."""
         self._thread = threading.Thread(target=self._run, name="learner")
 
     def start(self) -> None:
@@ -141,15 +143,17 @@ class Live:
 
     def _run(self) -> None:
         try:
-            self._load()
             while not self._stop.is_set():
                 try:
-                    self._step()
+                    if self._loaded:
+                        self._step()
+                    else:
+                        self._load()
                 except CannotWrite as error:
                     self.state.error = str(error)
                     self._rest(_RETRY_SECONDS)
                 except Exception as error:
-                    self._recover(error)
+                    self._blame(error if isinstance(error, _Failed) else _Failed(self._seq, error))
             self._catch_up()
         except BaseException as error:
             log.exception("the learner's thread has ended")
@@ -232,6 +236,8 @@ class Live:
             labels.append(label)
         if ids:
             learner.learn_many(items, labels, ids=ids, per_update=len(ids))
+            if not learner.engine.is_finite(learner.tasks[None].head):
+                raise FloatingPointError("the network's weights are not finite: it diverged")
 
     def predict(self, items: Sequence[Pixels]) -> list[tuple[int, float] | None]:
         """Return the likeliest class and its probability for images that are about to be learned."""
@@ -258,9 +264,6 @@ class Live:
         """Swap the copy that answers for one of the learner as it is now."""
         learner, before = self.learner, self.answering
         if learner is not None and learner.built:
-            task = learner.tasks[None]
-            if not learner.engine.is_finite(task.head):
-                raise _Failed(self._seq, FloatingPointError("the network's weights are not finite"))
             copy = learner.snapshot()
             columns = tuple(int(label) for label in copy.classes_)  # type: ignore[arg-type]
             self.answering = Answering(copy, before.version + 1, learner.shape, columns)
@@ -286,14 +289,10 @@ class Live:
 
     def _load(self) -> None:
         """Load the newest checkpoint that fits the journal, and apply what the journal asks after it."""
-        while True:
-            self._load_checkpoint()
-            self._stale = True
-            try:
-                self._apply(self._history.replay(self._seq))
-                return
-            except _Failed as failed:
-                self._blame(failed)
+        self._load_checkpoint()
+        self._stale = True
+        self._apply(self._history.replay(self._seq))
+        self._loaded = True
 
     def _load_checkpoint(self) -> None:
         self.learner, self._seq, self._since_checkpoint = None, 0, 0
@@ -307,20 +306,23 @@ class Live:
             except ValueError as error:
                 log.warning("checkpoint %s cannot be loaded: %s", folder, error)
 
-    def _recover(self, error: Exception) -> None:
-        """Go back to the last checkpoint and apply the journal from there. The labels are in the journal."""
-        self._blame(error if isinstance(error, _Failed) else _Failed(self._seq, error))
-        self._load()
-
     def _blame(self, failed: _Failed) -> None:
-        """Say what went wrong. An event that fails twice is left out of learning for good."""
+        """Say what went wrong, and go back to the last checkpoint: the labels are in the journal.
+
+        An event that fails twice is left out of learning for good.
+        """
+        self._loaded = False
         self.state.doing = "recovering"
         self.state.failures += 1
         self.state.error = f"learning failed at event {failed.seq} ({failed}); the labels are kept"
         log.error("%s", self.state.error)
-        if failed.seq == self._failed_at:
-            self._history.refuse(failed.seq, str(failed))
-        self._failed_at = failed.seq
+        if failed.seq in self._failed:
+            try:
+                self._history.refuse(failed.seq, str(failed))
+            except CannotWrite as error:
+                self.state.error = str(error)
+                self._rest(_RETRY_SECONDS)
+        self._failed.add(failed.seq)
 
 
 class _Failed(Exception):

@@ -192,11 +192,13 @@ def _json(guess: Guess | None) -> dict[str, object] | None:
 
 def knows(project: Project, wanted: float) -> dict[str, Any]:
     """Return what the learner knows, and how many of the remaining images it may label by itself."""
-    with project.lock:
-        summary = known.summary(project.records)
-        promise = known.promise_of(project.records, project.scores, wanted)
-        accepts = known.accepts(project.records)
-    return {**summary, "promise": promise, "accepts": accepts}
+    # Without the lock, which would make labels wait: what is read here is only ever added to.
+    tests = known.tests(project.records)
+    return {
+        **known.summary(project.records, tests),
+        "promise": known.promise_of(project.records, project.scores, tests, wanted),
+        "accepts": known.accepts(project.records),
+    }
 
 
 def accept(project: Project, wanted: float, *, key: str | None = None, who: str = "person") -> dict[str, Any]:
@@ -204,7 +206,7 @@ def accept(project: Project, wanted: float, *, key: str | None = None, who: str 
     with project.lock:
         event = project.again(key, "accept", accuracy=wanted)
         if event is None:
-            threshold = known.threshold_of(project.records, wanted)
+            threshold = known.threshold_of(project.records, known.tests(project.records), wanted)
             ids: Collection[str] = project.records.unlabelled.all()
     if event is None:
         answering = project.live.answering

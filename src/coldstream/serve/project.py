@@ -46,13 +46,17 @@ class Project:
         self.folder, self.name = folder.resolve(), name
         self._folder_lock = hold(folder)
         try:
-            self._open(source, settings)
+            self.journal = Journal(self.folder / journal.FILE)
+            try:
+                self._open(source, settings)
+            except BaseException:
+                self.journal.close()
+                raise
         except BaseException:
             self._folder_lock.release()
             raise
 
     def _open(self, source: Path | None, settings: dict[str, Any]) -> None:
-        self.journal = Journal(self.folder / journal.FILE)
         self.lock = threading.RLock()
         self.records = Records()
         self.ops: list[Op] = []

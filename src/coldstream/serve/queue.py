@@ -51,6 +51,8 @@ class Queue:
         self._ready_version = -1
         self._leases: dict[str, float] = {}
         self._draws = 0
+        self._rest: list[str] = []
+        self._rest_version = -1
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scoring")
@@ -137,7 +139,7 @@ class Queue:
                 log.exception("scoring failed")
                 busy = False
             if not busy:
-                self._wake.wait(None if self._all_scored() else _QUIET_SECONDS)
+                self._wake.wait(_QUIET_SECONDS if self._rest else None)
                 self._wake.clear()
 
     def _score(self) -> bool:
@@ -198,21 +200,17 @@ class Queue:
     def _score_rest(self) -> bool:
         """Score unlabelled images while nobody labels; return whether there is more to do."""
         project, answering = self._project, self._project.live.answering
-        quiet = time.monotonic() - project.labelled_at > _QUIET_SECONDS
-        if not quiet or answering.learner is None or project.live.state.doing not in ("ready", "rehearsing"):
+        if answering.learner is None or not answering.columns:
             return False
-        ids = self._unscored(answering.version)[:CHUNK]
-        if ids:
-            project.scores.score(answering, ids)
-        return bool(ids)
-
-    def _unscored(self, version: int) -> list[str]:
-        project = self._project
-        with project.lock:
-            ids = project.records.unlabelled.all()[:_SCORED_AT_MOST]
-        unreadable, score_of = project.scores.unreadable, project.scores.score_of
-        return [id for id in ids if id not in unreadable and ((s := score_of(id)) is None or s.version != version)]
-
-    def _all_scored(self) -> bool:
-        answering = self._project.live.answering
-        return answering.learner is None or not self._unscored(answering.version)
+        if self._rest_version != answering.version:
+            with project.lock:
+                self._rest = project.records.unlabelled.all()[:_SCORED_AT_MOST]
+            self._rest_version = answering.version
+        quiet = time.monotonic() - project.labelled_at > _QUIET_SECONDS
+        if not self._rest or not quiet or project.live.state.doing not in ("ready", "rehearsing"):
+            return False
+        unlabelled, score_of = project.records.unlabelled, project.scores.score_of
+        part, self._rest = self._rest[-CHUNK:], self._rest[:-CHUNK]
+        old = [id for id in part if (score := score_of(id)) is None or score.version != answering.version]
+        project.scores.score(answering, [id for id in old if id in unlabelled])
+        return True
