@@ -27,7 +27,7 @@ def opened(folder, source=None, *, start=True, **settings):
 def wait(project, seconds=60):
     """Wait until all labels are learned."""
     end = time.monotonic() + seconds
-    while project.records.pending or project.ops or project.live.state.doing != "ready":
+    while project.live.settled < project.records.seq:
         assert time.monotonic() < end, (project.live.state, len(project.records.pending))
         time.sleep(0.005)
 

@@ -27,7 +27,7 @@ KILLS = int(os.environ.get("COLDSTREAM_KILLS", "300"))
 
 def serve_in_child(folder, photos, listener):
     """Serve a project in a forked process until it is killed."""
-    project = Project(folder, "photos", photos, learner={"model": "linear", "replay": 4})
+    project = Project(folder, "photos", photos, learner={"model": "linear", "replay": 4}, rehearse=2)
     project.scan()
     serve({"photos": project}, listener)
 
@@ -116,7 +116,7 @@ def check(folder, photos, labeller):
     for key, seq in labeller.acknowledged.items():
         assert by_key[key][0] == seq
         assert (by_key[key][1]["image"], by_key[key][1]["label"]) == labeller.sent[key]
-    with opened(folder, photos, learner={"model": "linear", "replay": 4}) as project:
+    with opened(folder, photos, learner={"model": "linear", "replay": 4}, rehearse=2) as project:
         wait(project)
         assert project.live.learner.fingerprint() == replayed(project)
         assert project.live.state.failures == 0

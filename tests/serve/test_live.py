@@ -44,7 +44,7 @@ def act(project, draws):
 def test_a_restart_changes_no_bit(tmp_path, photos, seed):
     draws, before = np.random.default_rng(seed), None
     for _ in range(3):
-        with opened(tmp_path / "project", photos) as project:
+        with opened(tmp_path / "project", photos, rehearse=seed) as project:
             assert fingerprint(project) == before
             for _ in range(25):
                 act(project, draws)

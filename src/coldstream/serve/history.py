@@ -29,6 +29,11 @@ class History:
         """The settings of the project."""
         return self._project.records.settings
 
+    @property
+    def seq(self) -> int:
+        """The last event."""
+        return self._project.records.seq
+
     def take(self) -> list[Op]:
         """Return what the journal asks of the learner since the last call."""
         project = self._project

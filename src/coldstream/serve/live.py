@@ -44,6 +44,10 @@ class History(Protocol):
     def settings(self) -> dict[str, Any]:
         """The settings of the project."""
 
+    @property
+    def seq(self) -> int:
+        """The last event."""
+
     def take(self) -> list[Op]:
         """Return what the journal asks of the learner since the last call."""
 
@@ -111,6 +115,8 @@ class Live:
         self.changed: list[Callable[[], None]] = []
         """Called, without arguments, whenever there is a new copy that answers."""
         self.learner: ColdStart | None = None
+        self.settled = 0
+        """The event up to which there is nothing left to do."""
         self._seq = 0
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -161,6 +167,7 @@ class Live:
 
     def _step(self) -> None:
         self._wake.clear()
+        seq = self._history.seq
         if ops := self._history.take():
             self._apply(ops)
         elif self._history.begin_update(self):
@@ -172,7 +179,7 @@ class Live:
         elif self._history.begin_rehearsal():
             return
         else:
-            self.state.doing = "ready"
+            self.state.doing, self.settled = "ready", seq
             if self.state.error is not None and not self.state.missing:
                 self.state.error = None
             due = self._checkpointed + CHECKPOINT_SECONDS - time.monotonic()
@@ -220,8 +227,12 @@ class Live:
             learner.forget(*op.arguments)
         elif op.verb == "merge":
             _merge(learner, *op.arguments)
+        elif op.verb == "rehearse":
+            learner.rehearse(*op.arguments)
         else:
             raise ValueError(f"the learner cannot {op.verb}")
+        if learner.built and not learner.engine.is_finite(learner.tasks[None].head):
+            raise FloatingPointError("the network's weights are not finite: it diverged")
 
     def _learn(self, learner: ColdStart, op: Op) -> None:
         shape, ids, items, labels = learner.shape or self._shape(), [], [], []
@@ -236,8 +247,6 @@ class Live:
             labels.append(label)
         if ids:
             learner.learn_many(items, labels, ids=ids, per_update=len(ids))
-            if not learner.engine.is_finite(learner.tasks[None].head):
-                raise FloatingPointError("the network's weights are not finite: it diverged")
 
     def predict(self, items: Sequence[Pixels]) -> list[tuple[int, float] | None]:
         """Return the likeliest class and its probability for images that are about to be learned."""
