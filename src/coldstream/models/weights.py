@@ -63,9 +63,11 @@ def _read(path: Path) -> dict[str, Tensor]:
             return safetensors.torch.load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a file that is no weights makes the unpickler raise whatever it meets
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = reason.partition(". ")[0]  # torch goes on to recommend loading that runs code
         raise ValueError(
             f"weights file {str(path)!r} cannot be read as plain tensors (it is truncated, of another format, or "
-            f"holds code, which is never run): {(str(error).splitlines() or [type(error).__name__])[0]}"
+            f"holds code, which is never run): {reason}"
         ) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
