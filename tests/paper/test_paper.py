@@ -802,10 +802,13 @@ def test_columns_of_tasks():
 
 @pytest.mark.parametrize("claim", CENTRAL, ids=lambda claim: claim.text)
 def test_central_claims_are_about_what_is_run(claim):
-    lab = configs(claim.experiment, "lab")
-    for part, name in (claim.comparison.better, claim.comparison.worse):
-        assert name in lab[part]["learners"], (part, name)
-        assert claim.comparison.metric in metrics_of(lab[part])
+    for scale, experiment, comparison in claim.places():
+        if scale not in EXPERIMENTS[experiment].scales:
+            continue
+        trees = configs(experiment, scale)
+        for part, name in (comparison.better, comparison.worse):
+            assert name in trees[part]["learners"], (part, name)
+            assert comparison.metric in metrics_of(trees[part])
 
 
 def merged(first, changes):

@@ -691,13 +691,39 @@ def test_central_claims_are_judged_at_the_largest_scale_that_was_run():
     kept = made_up(experiment, by_share)
     scales = {name: [{"scale": "lab", "results": None}] for name in EXPERIMENTS}
     scales[experiment.name] = [{"scale": "lab", "results": kept}, {"scale": "desk", "results": None}]
-    rows = {row["experiment"].name: row for row in pages.central_claims(scales)}
+    rows = {row["claim"].experiment: row for row in pages.central_claims(scales)}
     row = rows.pop(experiment.name)
     assert (str(row["verdict"]), row["data"]) == ("confirmed", "lab, 2 seeds")
     assert row["lead"].mean == pytest.approx(0.5)
     assert row["ours"] == "final accuracy 0.895 ± 0.007 against 0.395 ± 0.007"
     assert {str(other["verdict"]) for other in rows.values()} == {"not run"}
     assert rows["T:data_aug"]["paper"] == "0.886 ± 0.002 against 0.689 ± 0.001"
+
+
+def test_searched_settings_count_more_than_the_papers_at_lab_scale():
+    """The desk's verdict counts most, one seed nowhere while another place has several."""
+
+    def decided(lab, searched, desk):
+        seeds = {"T:data_aug": {"lab": lab, "desk": desk}, "baselines": {"lab": searched}}
+        scales = {name: [{"scale": "lab", "results": None}] for name in EXPERIMENTS}
+        for name, counts in seeds.items():
+            scales[name] = [
+                {"scale": scale, "results": made_up(EXPERIMENTS[name], better, seeds=n) if n else None}
+                for scale, n in counts.items()
+            ]
+        (row,) = [one for one in pages.central_claims(scales) if one["claim"].experiment == "T:data_aug"]
+        return row["experiment"].name, row["data"], str(row["verdict"])
+
+    def better(part, name, seed, metric):
+        return 0.7 if name in ("CSSL", "MU + CM + AA") else 0.5
+
+    assert decided(0, 0, 0) == ("T:data_aug", "", "not run")
+    assert decided(2, 0, 0) == ("T:data_aug", "lab, 2 seeds", "confirmed")
+    assert decided(2, 1, 1) == ("T:data_aug", "lab, 2 seeds", "confirmed")
+    assert decided(2, 3, 0) == ("baselines", "lab, 3 seeds", "confirmed")
+    assert decided(2, 3, 1) == ("baselines", "lab, 3 seeds", "confirmed")
+    assert decided(2, 3, 2) == ("T:data_aug", "desk, 2 seeds", "confirmed")
+    assert decided(1, 1, 1) == ("T:data_aug", "desk, 1 seed", "one seed: not decided")
 
 
 def test_base_initialisation_that_was_not_written_was_not_there():

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import torch
+from torch import nn
+
 from coldstream.learners import LEARNERS, Learner
+from coldstream.models.network import Body
+from coldstream.models.registry import on_blank
 
 
 @dataclass(frozen=True)
@@ -51,3 +57,22 @@ def properties_table() -> list[list[str]]:
         learns = "batches" if kind.batch_incremental else "each"
         rows.append([name, base, *shares, paper, kind.stores or "nothing", learns])
     return rows
+
+
+@lru_cache
+def operations(model: str, size: int) -> int:
+    """Return the floating point operations of a network's convolutions for one colour image, forward only.
+
+    A multiplication and an addition are two operations.
+    """
+    counts: list[int] = []
+
+    def count(layer: nn.Conv2d, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        counts.append(2 * output.numel() * layer.weight[0].numel())
+
+    body = Body.build(model, (3, size, size), seed=0).module
+    for layer in body.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(count)
+    on_blank(body, (3, size, size))
+    return sum(counts)

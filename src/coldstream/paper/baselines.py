@@ -90,7 +90,12 @@ BASELINES = PaperExperiment(
             "CSSL ends above each other method that replays images and trains all layers",
             each_better("CIFAR100", "CSSL", ALL_LAYERS, metric="final_accuracy"),
         ),
+        Claim("CSSL is better on average than the best of these, Deep SLDA", (FROM_COLD,)),
         Claim("Pre-training improves CSSL", (PRETRAINING,)),
+        Claim(
+            "REMIND with extra parameters ends above REMIND, in the same bytes",
+            each_better("CIFAR100", "REMIND + extra params", "REMIND", metric="final_accuracy"),
+        ),
         Claim("ColdStart ends above CSSL", each_better("CIFAR100", "ColdStart", "CSSL", metric="final_accuracy")),
         Claim(
             "The full policy ends above crops and flips where the buffer is small",

@@ -69,6 +69,10 @@ CALIBRATION = PaperExperiment(
             each_better("CIFAR100", ["CSSL, 30 Mb", "CSSL, 150 Mb"], ["ExStream", "Deep SLDA"], metric="average_ece"),
         ),
         Claim(
+            "REMIND is better calibrated than ExStream and Deep SLDA",
+            each_better("CIFAR100", "REMIND", ["ExStream", "Deep SLDA"], metric="average_ece"),
+        ),
+        Claim(
             "Pre-training improves the calibration of CSSL",
             tuple(
                 Comparison(("CIFAR100", f"CSSL + pre-train, {size}"), ("CIFAR100", f"CSSL, {size}"), "average_ece")

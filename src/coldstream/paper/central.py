@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coldstream.paper import baselines
 from coldstream.paper.catalog import Comparison, Ref
 
 
@@ -14,17 +15,28 @@ class CentralClaim:
     Attributes
     ----------
     experiment
-        The name of the experiment that decides it.
+        The name of the experiment of the paper that is about it.
     comparison
         Two learners of it, and the number that is compared here.
     paper
         The metric of `PaperExperiment.numbers` in which the paper reports both.
+    searched
+        The same comparison in `baselines`, where every method has searched settings and the buffer is small. At lab
+        scale it counts more than the paper's experiment.
     """
 
     text: str
     experiment: str
     comparison: Comparison
     paper: str = "omega_final"
+    searched: Comparison | None = None
+
+    def places(self) -> list[tuple[str, str, Comparison]]:
+        """Return (scale, experiment, comparison) wherever the claim is tested, those that count more behind."""
+        paper = [(scale, self.experiment, self.comparison) for scale in ("lab", "desk")]
+        if self.searched is not None:
+            paper.insert(1, ("lab", baselines.BASELINES.name, self.searched))
+        return paper
 
 
 def _than(part: str, better: str, worse: str, metric: str = "omega_per_event") -> Comparison:
@@ -37,11 +49,13 @@ CENTRAL = (
         "From a cold start, CSSL beats the best method that freezes layers",
         "fig:cifar100_cssl",
         _than("CIFAR100", "CSSL, 30 Mb", "REMIND + extra params", "average_accuracy"),
+        searched=baselines.FROM_COLD,
     ),
     CentralClaim(
         "Pre-training improves CSSL further",
         "fig:cifar100_cssl",
         _than("CIFAR100", "CSSL + pre-train, 30 Mb", "CSSL, 30 Mb", "average_accuracy"),
+        searched=baselines.PRETRAINING,
     ),
     CentralClaim(
         "Full plasticity: training all layers is better than training the head",
@@ -52,6 +66,7 @@ CENTRAL = (
         "Mixup, CutMix and AutoAugment together are better than crops and flips",
         "T:data_aug",
         _than("policies", "MU + CM + AA", "none"),
+        searched=baselines.POLICY,
     ),
     CentralClaim(
         "This augmentation calibrates CSSL",

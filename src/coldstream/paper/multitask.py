@@ -6,7 +6,7 @@ from typing import Any
 
 from coldstream.learners.recipes import paper_recipe
 from coldstream.paper import common
-from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings
+from coldstream.paper.catalog import Claim, Comparison, Figure, PaperExperiment, Setting, Settings, each_better
 
 CROPS = "resizedcrop|flip"
 TASKS = ("MIT Scenes", "CUB-200", "Flowers", "FGVC")
@@ -133,6 +133,10 @@ METHODS = PaperExperiment(
         Claim(
             "Pre-trained, CSSL is better than every baseline on every task but the first",
             _better("pre-trained", TASKS[1:]),
+        ),
+        Claim(
+            "Pre-trained, ExStream and Deep SLDA are better than CSSL on the first task",
+            each_better("pre-trained", ["ExStream", "Deep SLDA"], "CSSL", metric=_METRICS[0]),
         ),
     ),
     about={"lab": _LAB},

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from coldstream.lab.files import Folder
-from coldstream.paper import EXPERIMENTS, pictures
+from coldstream.paper import EXPERIMENTS, costs, pictures
 from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref, Settings
 from coldstream.paper.central import CENTRAL, CentralClaim
 from coldstream.paper.results import read_results
@@ -75,7 +75,15 @@ def write(runs: Path, out: Path) -> list[Path]:
     counts = Counter(str(claim["verdict"].outcome) for section in sections for claim in section["claims"])
     linked = [_with_links(section, out) for section in sections]
     central = central_claims({one["experiment"].name: one["scales"] for one in sections})
-    page = render("paper.md.j2", sections=linked, counts=_counts(counts), central=central, note=_note("central"))
+    page = render(
+        "paper.md.j2",
+        sections=linked,
+        counts=_counts(counts),
+        central=central,
+        note=_note("central"),
+        costs=costs.table(),
+        gpu=costs.RATE,
+    )
     Folder(out).write("results.md", page)
     return written
 
@@ -91,33 +99,39 @@ def central_claims(scales: dict[str, list[dict[str, Any]]]) -> list[dict[str, An
     return [
         {
             "claim": claim,
-            "experiment": EXPERIMENTS[claim.experiment],
             "paper": _pair(
-                _paper(EXPERIMENTS[claim.experiment].numbers.get((*ref, claim.paper))) for ref in _refs(claim)
+                _paper(EXPERIMENTS[claim.experiment].numbers.get((ref, name, claim.paper)))
+                for ref, name in (claim.comparison.better, claim.comparison.worse)
             ),
-            **_decided(claim, scales[claim.experiment]),
+            **_decided(claim, scales),
         }
         for claim in CENTRAL
     ]
 
 
-def _decided(claim: CentralClaim, scales: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return our numbers, their difference and the verdict at the largest scale that was run with several seeds."""
-    metric = claim.comparison.metric
-    verdicts = [(one, judge(claim.comparison, one["results"].values)) for one in scales if one["results"]]
-    ran = [(one, verdict) for one, verdict in verdicts if verdict.interval is not None]
+def _decided(claim: CentralClaim, scales: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return our numbers, their difference and the verdict where the claim counts most of what has several seeds."""
+    ran = []
+    for scale, name, comparison in claim.places():
+        for one in scales[name]:
+            if one["scale"] == scale and one["results"]:
+                verdict = judge(comparison, one["results"].values)
+                ran += [(one, name, comparison, verdict)] * (verdict.interval is not None)
     if not ran:
-        return {"ours": "", "lead": "", "verdict": Verdict(Outcome.NOT_RUN), "data": ""}
-    one, verdict = max(ran[::-1], key=lambda pair: _several(pair[1]))
+        experiment = EXPERIMENTS[claim.experiment]
+        return {"experiment": experiment, "ours": "", "lead": "", "verdict": Verdict(Outcome.NOT_RUN), "data": ""}
+    one, name, comparison, verdict = max(ran[::-1], key=lambda place: _several(place[3]))
     assert verdict.interval is not None
-    means = (spread(summary_of(one["results"].values, *ref, metric)) for ref in _refs(claim))
+    metric = comparison.metric
+    means = (spread(summary_of(one["results"].values, *ref, metric)) for ref in (comparison.better, comparison.worse))
     seeds = f"{verdict.interval.n} seed{'s' * (verdict.interval.n > 1)}"
-    ours = f"{METRICS.get(metric, metric)} {_pair(means)}"
-    return {"ours": ours, "lead": verdict.interval, "verdict": verdict, "data": f"{one['scale']}, {seeds}"}
-
-
-def _refs(claim: CentralClaim) -> tuple[Ref, Ref]:
-    return claim.comparison.better, claim.comparison.worse
+    return {
+        "experiment": EXPERIMENTS[name],
+        "ours": f"{METRICS.get(metric, metric)} {_pair(means)}",
+        "lead": verdict.interval,
+        "verdict": verdict,
+        "data": f"{one['scale']}, {seeds}",
+    }
 
 
 def _pair(numbers: Iterable[str]) -> str:
