@@ -11,6 +11,7 @@ import typer
 from coldstream.cli.output import complain, say
 
 if TYPE_CHECKING:
+    from coldstream.serve.label_studio.client import LabelStudio
     from coldstream.serve.project import Project
 
 journal_app = typer.Typer(help="The journal of a project: what was labelled, in order.")
@@ -71,9 +72,19 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = 8321,
     host: Host = "127.0.0.1",
     token: Token = None,
+    label_studio: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where Label Studio is, such as http://localhost:8080.")
+    ] = None,
+    label_studio_token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with your token of Label Studio.")
+    ] = None,
     threads: Threads = 1,
 ) -> None:
-    """Serve several projects: the page, the HTTP API and the backend of Label Studio."""
+    """Serve several projects: the page, the HTTP API and the backend of Label Studio.
+
+    With --label-studio, the project NAME is a machine-learning backend of Label Studio at
+    http://127.0.0.1:8321/label-studio/NAME.
+    """
     from coldstream.serve.journal import FILE
 
     projects: dict[str, tuple[Path, Path | None, dict[str, object]]] = {
@@ -87,9 +98,17 @@ def serve(
         if source is not None and not source.is_dir():
             raise ValueError(f"{images!r} is not a folder of images")
         projects[name] = (folder / name, source, {})
+    if (label_studio is None) != (label_studio_token_file is None):
+        raise ValueError("--label-studio and --label-studio-token-file belong together; give both")
+    studio = None
+    if label_studio is not None and label_studio_token_file is not None:
+        from coldstream.serve.label_studio.client import LabelStudio
+        from coldstream.serve.label_studio.transport import Server, read_token
+
+        studio = LabelStudio(Server(label_studio, read_token(label_studio_token_file)))
     if not projects:
         raise ValueError(f"there is no project in {str(folder)!r}; begin one with --new NAME")
-    _run(projects, host, port, token, False, threads)
+    _run(projects, host, port, token, False, threads, studio)
 
 
 @journal_app.command(name="verify")
@@ -109,6 +128,7 @@ def _run(
     token: str | None,
     browser: bool,
     threads: int,
+    studio: LabelStudio | None = None,
 ) -> None:
     from coldstream.serve.server import check_address, close_all, listen, serve
 
@@ -131,7 +151,7 @@ def _run(
 
             webbrowser.open(address if token is None else f"{address}?token={token}")
 
-    serve(projects, listener, token, ready)
+    serve(projects, listener, token, ready, studio)
 
 
 def _open(

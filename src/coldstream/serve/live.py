@@ -82,6 +82,8 @@ class Answering:
     shape: tuple[int, ...] | None = None
     columns: tuple[int, ...] = ()
     """Numbers of the classes, in the order of the columns of `probabilities`."""
+    seq: int = 0
+    """The last event of the journal that this copy knows of; unlike `version` the same after a restart."""
 
     def probabilities(self, items: Sequence[Pixels] | NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return probabilities (N, classes) of images at the network's size."""
@@ -275,7 +277,7 @@ class Live:
         if learner is not None and learner.built:
             copy = learner.snapshot()
             columns = tuple(int(label) for label in copy.classes_)  # type: ignore[arg-type]
-            self.answering = Answering(copy, before.version + 1, learner.shape, columns)
+            self.answering = Answering(copy, before.version + 1, learner.shape, columns, self._seq)
         else:
             self.answering = Answering(version=before.version + 1)
         self._stale, self._answered = False, time.monotonic()

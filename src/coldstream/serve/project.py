@@ -202,6 +202,14 @@ class Project:
             self.record(image)
             return self._act("forget", {"image": image}, who, key)
 
+    def unlabel(self, image: str, *, key: str | None = None, who: str = "person") -> Event:
+        """Take an image's label, or that it was skipped, away: it is one of the unlabelled again."""
+        with self.lock:
+            if event := self.again(key, "unlabel", image=image):
+                return event
+            self.record(image)
+            return self._act("unlabel", {"image": image}, who, key)
+
     def undo(self, *, key: str | None = None, who: str = "person") -> Event | None:
         """Take back this person's last label, skip or correction; None if there is none."""
         with self.lock:

@@ -235,6 +235,12 @@ class Records:
     def _forget(self, event: Event) -> list[Op]:
         return self._set(event.seq, event.body["image"], skipped=True, seq=event.seq)
 
+    def _unlabel(self, event: Event) -> list[Op]:
+        return self._set(event.seq, event.body["image"], seq=event.seq)
+
+    def _label_studio(self, event: Event) -> None:
+        """Do nothing: labels follow in events of their own (`coldstream.serve.label_studio.mirror`)."""
+
     def _undo(self, event: Event) -> list[Op]:
         history, ops = self._history[event.who], list[Op]()
         seq, _, before = history.pop()

@@ -19,6 +19,9 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from coldstream.serve.api import application
 from coldstream.serve.errors import Refused
 from coldstream.serve.guard import Guard
+from coldstream.serve.label_studio.backend import Backends
+from coldstream.serve.label_studio.backend import router as label_studio_routes
+from coldstream.serve.label_studio.client import LabelStudio
 from coldstream.serve.metrics import add_metrics
 from coldstream.serve.project import Project
 from coldstream.serve.reference import page as reference_page
@@ -71,9 +74,11 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def web(projects: dict[str, Project], token: str | None = None) -> Guard:
+def web(projects: dict[str, Project], token: str | None = None, backends: Backends | None = None) -> Guard:
     """Return the whole web application: the API, the page, the reference, the metrics, behind the guard."""
     app = application(projects)
+    if backends is not None:
+        app.include_router(label_studio_routes(backends))
     add_metrics(app, projects)
     _add_page(app)
     return Guard(app, token)
@@ -118,11 +123,13 @@ def serve(
     listener: socket.socket,
     token: str | None = None,
     ready: Callable[[], None] = lambda: None,
+    label_studio: LabelStudio | None = None,
 ) -> None:
     """Answer until SIGTERM or Ctrl-C, then write checkpoints. The projects are open, and closed on return."""
+    backends = None if label_studio is None else Backends(label_studio, projects, token)
     sys.setswitchinterval(_SWITCH_SECONDS)
     config = uvicorn.Config(
-        web(projects, token),
+        web(projects, token, backends),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -146,6 +153,8 @@ def serve(
     try:
         for project in projects.values():
             project.start()
+        if backends is not None:
+            backends.start()
         # In a thread of its own, in which uvicorn installs no signal handlers.
         thread = threading.Thread(target=server.run, args=([listener],), name="http")
         thread.start()
@@ -153,6 +162,8 @@ def serve(
             thread.join(0.2)
     finally:
         listener.close()
+        if backends is not None:
+            backends.stop()
         close_all([*projects.values()])
 
 
