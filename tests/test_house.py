@@ -38,7 +38,7 @@ MAY_KNOW = {
     "checks": {"data", "learners", "interrupts"},
     "interrupts": set(),
     "serve": {"data", "learners", "metrics", "checkpoint"},
-    "cli": {"lab", "report", "paper", "theory", "serve", "learners", "streams", "data", ""},
+    "cli": {"lab", "checkpoint", "report", "paper", "theory", "serve", "learners", "streams", "data", ""},
     "__init__": {"learners", "sklearn_adapter"},
 }
 

@@ -27,7 +27,7 @@ Pixels = npt.NDArray[np.uint8]
 
 _ACCEPTED = (
     "a NumPy array (H, W) or (H, W, C), a torch tensor (H, W) or (C, H, W), a PIL image, "
-    "or the bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file"
+    "or a JPEG, PNG, WebP, GIF, BMP or TIFF file, as bytes or as a pathlib.Path"
 )
 # The mode that each Pillow mode is converted to; modes of more than 8 bits are scaled separately.
 _READ_AS = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
@@ -47,9 +47,10 @@ def as_array(image: object, channels: int | None = None, *, min_side: int | None
 
     Parameters
     ----------
-    image : array, tensor, PIL image or bytes
+    image : array, tensor, PIL image, bytes or Path
         Arrays are HW or HWC, tensors HW or CHW, with 1, 3 or 4 channels; uint8, uint16, or floating within
-        [0, 1]. Bytes are a whole JPEG, PNG, WebP, GIF, BMP or TIFF file, of which the first frame is taken.
+        [0, 1]. Bytes, and what a path names, are a whole JPEG, PNG, WebP, GIF, BMP or TIFF file, of
+        which the first frame is taken.
         The image is never modified.
     channels : {None, 1, 3}
         How many channels to return; None keeps grey as 1 and colour as 3.
@@ -77,8 +78,10 @@ def as_array(image: object, channels: int | None = None, *, min_side: int | None
                 return _from_pil(image, channels)
     if isinstance(image, bytes | bytearray | memoryview):
         return _from_bytes(image, channels, min_side)
-    if isinstance(image, str | os.PathLike):
-        raise ValueError(f"a path is not an image: open the file or pass its bytes, got {str(image)[:80]!r}")
+    if isinstance(image, os.PathLike):
+        return _from_file(image, channels, min_side)
+    if isinstance(image, str):
+        raise ValueError(f"a str is not an image; for a file pass pathlib.Path({image[:80]!r})")
     raise ValueError(f"expected {_ACCEPTED}, got {type(image).__module__}.{type(image).__qualname__}")
 
 
@@ -249,6 +252,20 @@ def _flatten(image: Image.Image) -> Pixels:
 
 def _read_out(image: Image.Image) -> Pixels:
     return np.array(image).reshape(image.height, image.width, -1)
+
+
+def _from_file(path: os.PathLike[Any], channels: int | None, min_side: int | None) -> Pixels:
+    try:
+        if not os.path.isfile(path):  # reading a pipe or a device would wait, or never end
+            raise FileNotFoundError("there is no such file" if not os.path.exists(path) else "it is not a file")
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}") from None
+    try:
+        return _from_bytes(data, channels, min_side)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r}: {error}") from error
 
 
 def _from_bytes(data: bytes | bytearray | memoryview, channels: int | None, min_side: int | None) -> Pixels:

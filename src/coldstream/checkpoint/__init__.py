@@ -17,6 +17,7 @@ folder; another one gets an error. Reading needs no lock: it gets the checkpoint
 
 from coldstream.checkpoint.files import CheckpointError, make_folder, sync_folder, write_atomically
 from coldstream.checkpoint.folder import Plan, Stored, plan, read, verify
+from coldstream.checkpoint.linking import link
 from coldstream.checkpoint.lock import FolderLock, hold, wait_for_threads
 from coldstream.checkpoint.manifest import (
     MANIFEST,
@@ -43,6 +44,7 @@ __all__ = [
     "environment",
     "hold",
     "make_folder",
+    "link",
     "plan",
     "read",
     "read_manifest",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from coldstream.cli import bench, data, lists, results, running, serving
+from coldstream.cli import bench, data, lists, models, results, running, serving
 from coldstream.cli.output import complaints, say
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ for command in (running.run, results.status, results.report, results.compare):
     app.command()(command)
 app.command(name="list")(lists.list_)
 app.command()(lists.learners)
+app.command()(models.predict)
+app.command()(models.export)
 app.command()(bench.bench)
 app.command()(serving.teach)
 app.command()(serving.serve)

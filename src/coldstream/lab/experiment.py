@@ -145,7 +145,16 @@ class Experiment:
         )
         self.folder.write("timing.json", self._timing())
         self.folder.write("summary.json", results)
+        self._leave_model()
         return results
+
+    def _leave_model(self) -> None:
+        """Leave the learner of a run with a single one where a person finds it: in `model`."""
+        from coldstream.checkpoint import link
+
+        units = [key for seeds in self.plan.units.values() for key in seeds.values()]
+        if len(units) == 1:
+            link(self.job(units[0]).folder.path / "checkpoint", self.folder.path / "model")
 
     def _timing(self) -> Timing:
         units = {

@@ -1,7 +1,7 @@
 """Files of a run: small, readable, each replaced or appended to so that a crash leaves it whole.
 
     runs/NAME/                 an experiment: config.yaml, plan.json, environment.json, metrics.jsonl, summary.json,
-                               timing.json, tables, pictures, report.html
+                               timing.json, tables, pictures, report.html; with one learner and seed also model/
     runs/store/units/KEY/      one learner on one stream: checkpoint/, metrics.jsonl, summary.json, timing.json
     runs/store/offline/KEY/    one offline reference: summary.json, timing.json
     runs/store/pretrained/KEY/ one network trained before the stream: weights.safetensors, summary.json, timing.json

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from coldstream.checkpoint import Saving, Segment
 from coldstream.data import Dataset
 from coldstream.labels import Classes, Label, as_label
-from coldstream.learners import answering, base_init, editing, persistence
+from coldstream.learners import answering, base_init, editing, exporting, persistence
 from coldstream.learners.changes import Changes, UnusableExample
 from coldstream.learners.inputs import Id, Image, Inputs, as_list, check_id, several, sides, whole
 from coldstream.learners.method import Example, Method
@@ -123,7 +123,7 @@ class Learner(Method[Task]):
         Parameters
         ----------
         image
-            A uint8 HWC array, a PIL image, a CHW tensor or encoded bytes, of any size.
+            A uint8 HWC array, a PIL image, a CHW tensor, or a file as bytes or as a pathlib.Path; of any size.
         label
             A str, int or bool, or a tuple of these; a new one opens a new class.
         task
@@ -408,6 +408,26 @@ class Learner(Method[Task]):
             and ``prefetch``.
         """
         return persistence.load(cls, Path(path), model, changes)
+
+    def export(self, path: str | Path, *, task: object = None) -> None:
+        """Write the network as it answers now into a file that needs no Coldstream to run.
+
+        uint8 images (N, height, width, channels) go in, calibrated probabilities (N, classes) come out.
+        Normalisation, averaged weights and temperature are inside. Classes, version and how to bring an image to size
+        are in the file's metadata. The examples that the learner stored are not in the file.
+
+        Parameters
+        ----------
+        path
+            ``NAME.onnx`` (needs the extra ``onnx``), or ``NAME.pt2`` for `torch.export.load`.
+        task
+            On a stream with tasks, the task that is answered for.
+        """
+        exporting.check_target(Path(path))
+        with self._lock:
+            self._changes.check()
+            network = exporting.answer(self, task)
+        exporting.write(*network, Path(path))
 
     def snapshot(self) -> Self:
         """Return a copy that answers with the same bits as this learner does now, however that one learns on.

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from coldstream.augment import Policy
 from coldstream.learners.confidence.temperature import Confidence
@@ -222,6 +223,11 @@ class ColdStart(CSSL):
 
     def _logits(self, task: TaskState, items: NDArray[Any]) -> NDArray[np.float64]:
         return super()._logits(task, items) / _confidence(task).temperature
+
+    def _linear(self, task: TaskState) -> tuple[nn.Module, Tensor, Tensor]:
+        body, weight, bias = super()._linear(task)
+        temperature = _confidence(task).temperature
+        return body, weight / temperature, bias / temperature
 
     def _unseen(self, task: TaskState) -> float:
         if not self.settings.unseen or task.classes.limit == len(task.classes):

@@ -118,12 +118,19 @@ class DeepSLDA(Learner[Statistics]):
             self.step += 1
 
     def _logits(self, task: Statistics, items: NDArray[Any]) -> NDArray[np.float64]:
-        if task.linear is None:
-            task.linear = task.solve(self.settings.shrinkage)
-        weight, bias = task.linear
+        weight, bias = self._classifier(task)
         features = torch.from_numpy(frozen_features(self.engine, items)).double()
         scores: NDArray[np.float64] = (features @ weight + bias).numpy()
         return scores
+
+    def _linear(self, task: Statistics) -> tuple[nn.Module, Tensor, Tensor]:
+        weight, bias = self._classifier(task)
+        return self.engine.answering, weight.T, bias
+
+    def _classifier(self, task: Statistics) -> tuple[Tensor, Tensor]:
+        if task.linear is None:
+            task.linear = task.solve(self.settings.shrinkage)
+        return task.linear
 
     def _new_task(self, engine: Engine, shape: Shape, **basics: Any) -> Statistics:
         d = engine.features

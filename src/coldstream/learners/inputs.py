@@ -8,16 +8,18 @@ import sys
 import warnings
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coldstream import images
+from coldstream.data.files import open_files
 from coldstream.labels import MAX_TEXT, shown
 
 Image = Any
-"""A uint8 HWC array, a PIL image, a CHW tensor, or encoded bytes; of any size."""
+"""A uint8 HWC array, a PIL image, a CHW tensor, or a file as bytes or as a Path; of any size."""
 Id = int | str
 _AUTO_SIDE = 64
 
@@ -94,7 +96,13 @@ class Inputs:
 
 
 def several(items: Any) -> Any:
-    """Return a sequence of images or vectors; an iterator is read once, a single image is refused."""
+    """Return a sequence of images or vectors; an iterator is read once, a single image is refused.
+
+    A path of a folder stands for the images in it and below, in the order of their names.
+    """
+    if isinstance(items, os.PathLike) and os.path.isdir(items):
+        files = open_files(Path(items))
+        return [files.path / name for name in files.images()]
     shape = tuple(getattr(items, "shape", ()))
     if len(shape) == 3 and (shape[2] if isinstance(items, np.ndarray) else shape[0]) in (1, 3, 4):
         # Its rows would be taken for grey images.
@@ -102,7 +110,7 @@ def several(items: Any) -> Any:
     if isinstance(items, (str, bytes, bytearray, memoryview, os.PathLike)):
         raise ValueError(
             f"expected several images, got one {type(items).__name__}: {shown(items)}; pass a list of images, each "
-            "an array, a PIL image or the bytes of a file (load_dataset of coldstream.data reads folders)"
+            "an array, a PIL image, the bytes of a file or its pathlib.Path, or the pathlib.Path of a folder"
         )
     try:
         given = iter(items)

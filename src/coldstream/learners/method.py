@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from coldstream.labels import Classes, Label
 from coldstream.learners.inputs import Id, id_key
@@ -122,6 +122,14 @@ class Method(ABC, Generic[Task]):
     def _logits(self, task: Task, items: NDArray[Any]) -> NDArray[np.float64]:
         """Return scores (N, rows of the head) whose softmax is the prediction."""
         return self.engine.logits(task.head, items)
+
+    def _linear(self, task: Task) -> tuple[nn.Module, Tensor, Tensor]:
+        """Return what `_logits` computes in parts, for `export`: a body, and weight and bias of a layer behind it.
+
+        Who replaces `_logits` replaces this too, or the learner cannot be exported.
+        """
+        body = self.engine.answering_body()
+        return body, *(task.head.averages() if body is not self.engine.answering else task.head.parameters())
 
     def _unseen(self, task: Task) -> float:
         """Return the probability that an image is of a class that has not come."""

@@ -65,13 +65,17 @@ class TrainedHead(Head):
                 self.velocity[name] = torch.zeros_like(parameter)
                 self.velocity[name][: len(before)] = before
 
-    def averaged(self, features: Tensor) -> Tensor:
-        """Return the logits of the averaged rows; rows without an average are as they are."""
+    def averages(self) -> tuple[Tensor, Tensor]:
+        """Return averaged weights and biases; rows without an average are as they are."""
         weight, bias = (
             completed(self.average[name], value) if name in self.average else value
             for name, value in self.named_parameters()
         )
-        return F.linear(features, weight, bias)
+        return weight, bias
+
+    def averaged(self, features: Tensor) -> Tensor:
+        """Return the logits of the averaged rows."""
+        return F.linear(features, *self.averages())
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return weights, momentum and average by name."""
@@ -161,10 +165,10 @@ class Engine:
         """Return what the network takes: pixels scaled to mean 0 and spread 1 by fixed constants."""
         if items.ndim != 4:
             return items.to(self.dtype)
-        scale, shift = self._line(items.shape[1])
+        scale, shift = self.scale_and_shift(items.shape[1])
         return self._laid_out(torch.addcmul(shift, items.to(self.dtype), scale))
 
-    def _line(self, channels: int) -> tuple[Tensor, Tensor]:
+    def scale_and_shift(self, channels: int) -> tuple[Tensor, Tensor]:
         """Return scale and shift of each channel's bytes, (channels, 1, 1)."""
         if channels not in self._lines:
             mean, std = (v if len(v) in (1, channels) else v.mean(keepdims=True) for v in (self._mean, self._std))
@@ -200,7 +204,7 @@ class Engine:
         count, height, width, channels = items.shape
         last = self._format == torch.channels_last
         mixture = None if policy.mixing is None else policy.mixing.draw(count, height, width, seed, step)
-        scale, shift = (part.numpy().ravel() for part in self._line(channels))
+        scale, shift = (part.numpy().ravel() for part in self.scale_and_shift(channels))
         shape = (count, height, width, channels) if last else (count, channels, height, width)
         if self._numbers.shape != shape:
             # Torch's own memory, which is aligned: sums may be taken in another order where it is not.
@@ -293,6 +297,11 @@ class Engine:
 
         part = averaged if self.average and self.average.updates else lambda inputs: head(self.answering(inputs))
         return self.outputs(items, part).to("cpu", torch.float64).numpy()
+
+    def answering_body(self) -> nn.Module:
+        """Return the module that answers: the average where there is one, in evaluation mode; it is not a copy."""
+        self._share_buffers()
+        return self.average.body if self.average and self.average.updates else self.answering
 
     def features_of(self, items: NDArray[np.generic]) -> Tensor:
         """Return the features (N, d) of items in evaluation mode."""
