@@ -412,16 +412,9 @@ class Learner(Method[Task]):
     def export(self, path: str | Path, *, task: object = None) -> None:
         """Write the network as it answers now into a file that needs no Coldstream to run.
 
-        uint8 images (N, height, width, channels) go in, calibrated probabilities (N, classes) come out.
-        Normalisation, averaged weights and temperature are inside. Classes, version and how to bring an image to size
-        are in the file's metadata. The examples that the learner stored are not in the file.
-
-        Parameters
-        ----------
-        path
-            ``NAME.onnx`` (needs the extra ``onnx``), or ``NAME.pt2`` for `torch.export.load`.
-        task
-            On a stream with tasks, the task that is answered for.
+        uint8 images (N, height, width, channels) go in, calibrated probabilities (N, classes) come out. `path` is
+        ``NAME.onnx`` (needs the extra ``onnx``), or ``NAME.pt2`` for `torch.export.load`; `task` the task that is
+        answered for. docs/take-away.md says what else is in the file. Stored examples are not.
         """
         exporting.check_target(Path(path))
         with self._lock:
