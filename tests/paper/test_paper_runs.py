@@ -697,6 +697,11 @@ def test_central_claims_are_judged_at_the_largest_scale_that_was_run():
     assert row["lead"].mean == pytest.approx(0.5)
     assert row["ours"] == "final accuracy 0.895 ± 0.007 against 0.395 ± 0.007"
     assert {str(other["verdict"]) for other in rows.values()} == {"not run"}
+    # Means are over the seeds that both have.
+    (part,) = kept.parts.values()
+    part.learners["100% frozen"] = part.learners["100% frozen"][:1]
+    (row,) = [one for one in pages.central_claims(scales) if one["claim"].experiment == experiment.name]
+    assert row["ours"] == "final accuracy 0.900 against 0.400"
     assert rows["T:data_aug"]["paper"] == "0.886 ± 0.002 against 0.689 ± 0.001"
 
 

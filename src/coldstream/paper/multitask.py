@@ -77,6 +77,7 @@ def _methods(where: Setting) -> dict[str, Settings]:
             "Deep SLDA": {"kind": "deep-slda", "covariance": "plastic", **frozen},
             "REMIND": remind,
             "CSSL": cssl(where, **begin),
+            "CSSL + base init": cssl(where, **frozen),
         }
         parts[part] = where.experiment(arms)
     return parts

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from coldstream.lab.files import Folder
+from coldstream.metrics import summary
 from coldstream.paper import EXPERIMENTS, costs, pictures
 from coldstream.paper.catalog import Claim, Comparison, PaperExperiment, Ref, Settings
 from coldstream.paper.central import CENTRAL, CentralClaim
@@ -123,7 +124,9 @@ def _decided(claim: CentralClaim, scales: dict[str, list[dict[str, Any]]]) -> di
     one, name, comparison, verdict = max(ran[::-1], key=lambda place: _several(place[3]))
     assert verdict.interval is not None
     metric = comparison.metric
-    means = (spread(summary_of(one["results"].values, *ref, metric)) for ref in (comparison.better, comparison.worse))
+    better, worse = (one["results"].values[(*ref, metric)] for ref in (comparison.better, comparison.worse))
+    paired = better.keys() & worse.keys()
+    means = (spread(summary([numbers[seed] for seed in paired])) for numbers in (better, worse))
     seeds = f"{verdict.interval.n} seed{'s' * (verdict.interval.n > 1)}"
     return {
         "experiment": EXPERIMENTS[name],
