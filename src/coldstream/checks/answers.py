@@ -39,6 +39,24 @@ def check_answers_agree(factory: Factory) -> None:
         assert guess is not None and one[guess] >= best, "predict_one is not the most probable class"
 
 
+def check_features(factory: Factory) -> None:
+    """`features` gives one finite vector for each image, the same every time, and changes nothing."""
+    images, _ = stream(5, seed=1)
+    learner = factory()
+    if not learner.needs_base_init:
+        assert learner.features(images).shape == (5, 0), "there are features before there is a network"
+    learner = taught(factory)
+    before = learner.fingerprint()
+    values = learner.features(images)
+    assert values.dtype == np.float32 and values.shape == (5, learner.engine.features), f"got {values.shape}"
+    assert np.isfinite(values).all() and np.array_equal(values, learner.features(images))
+    assert np.allclose(values[:1], learner.features([images[0]]), atol=1e-3), "features depend on the other images"
+    assert np.array_equal(values, learner.snapshot().features(images)), "a snapshot has other features"
+    assert learner.features([]).shape == (0, values.shape[1])
+    assert learner.fingerprint() == before, "asking for features changed the learner"
+    refusal(learner.features, ["no image"])
+
+
 def check_evaluation_changes_nothing(factory: Factory) -> None:
     """Asking, however often, leaves the learner bit-identical."""
     learner = taught(factory)

@@ -40,3 +40,15 @@ def answer(
     if unseen := learner._unseen(task):
         probabilities = (1 - unseen) * probabilities + unseen / len(seen)
     return labels, probabilities
+
+
+def features(learner: Method[Any], items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Return the features of items, (N, d)."""
+    if not learner.built:
+        return np.empty((len(items), 0), np.float32)
+    if not items:
+        return np.empty((0, learner.engine.features), np.float32)
+    values = learner.engine.answering_features(np.stack(items))
+    if not np.isfinite(values).all():
+        raise FloatingPointError("the network's features are not finite: it diverged; begin again with a lower rate")
+    return values

@@ -303,6 +303,21 @@ class Learner(Method[Task]):
                     self._refuse_unprepared()
                     return answering.answer(self, self.tasks.get(name), items)
 
+    def features(self, images: Sequence[Image] | NDArray[Any]) -> NDArray[np.float32]:
+        """Return the features (N, d) that the body of the network computes of images, as it answers now.
+
+        With `average`, of the average of the latest weights. Before anything was learned there is no feature, (N, 0).
+        """
+        images = several(images)
+        while True:
+            shape = self.shape
+            items = [self._inputs.admit(image, shape, test=True) for image in images]
+            with self._lock:
+                self._changes.check()
+                if self.shape == shape:  # else another thread's first image has decided the shape meanwhile
+                    self._refuse_unprepared()
+                    return answering.features(self, items)
+
     def predict_many(self, images: Sequence[Image] | NDArray[Any], *, task: object = None) -> list[Label | None]:
         """Return the most probable label of each image; None before anything was learned."""
         labels, probabilities = self._ask(images, task)

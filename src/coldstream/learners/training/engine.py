@@ -307,6 +307,11 @@ class Engine:
         """Return the features (N, d) of items in evaluation mode."""
         return self.outputs(items, self.answering)
 
+    def answering_features(self, items: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Return the features (N, d) of items that `logits` is computed from: of the average where there is one."""
+        body = self.average.body if self.average and self.average.updates else self.answering
+        return self.outputs(items, body).to("cpu", torch.float32).numpy()
+
     def outputs(self, items: NDArray[np.generic], part: Callable[[Tensor], Tensor]) -> Tensor:
         """Return what a function of normalised inputs makes of items, without gradients, a chunk at a time."""
         self._share_buffers()
