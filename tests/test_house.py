@@ -23,7 +23,7 @@ MAY_KNOW = {
     "lab": {"data", "streams", "replay", "augment", "models", "learners", "metrics", "checkpoint"},
     "report": {"metrics", "lab", "replay", "checkpoint"},
     "paper": {"metrics", "lab", "report", "learners", "checkpoint"},
-    "theory": {"data", "replay", "augment", "metrics", "learners", "lab", "report"},
+    "theory": {"data", "replay", "augment", "metrics", "learners", "lab", "report", "checkpoint"},
     "_lazy": set(),
     "_version": set(),
     "checkpoint": {"replay"},

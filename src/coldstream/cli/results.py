@@ -29,16 +29,19 @@ def status(folder: Annotated[Path, typer.Argument(help="The folder of a run.")])
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs; or paper; or first-labels.")],
-    out: Annotated[Path, typer.Option(help="For paper: the folder of the page, and of earlier results.")] = Path(
-        "docs"
-    ),
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of finished runs; or paper; or first-labels; or theory.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="For paper and theory: the folder of the page, and of earlier results.")
+    ] = Path("docs"),
 ) -> None:
     """Write tables, pictures and the page of finished runs again, from their files.
 
     `coldstream report paper` writes one page of all the paper's tables, from the runs in ./runs and, for those that
     are not there, from the results that are kept beside the page: a seed today and another one tomorrow add up.
     `coldstream report first-labels` writes the runs of the experiments first-labels-... into docs/first-labels.md.
+    `coldstream report theory` writes docs/theory.md from the measurements of `coldstream run theory`.
     """
     from coldstream.lab.records import FinishedRun
     from coldstream.report.pages import write_report
@@ -56,6 +59,12 @@ def report(
         ]
         for line in [*map(str, pages.write(runs, out)), *left_out]:
             say(line)
+        return
+    if folders == [Path("theory")]:
+        from coldstream.theory import page
+
+        for path in page.write(Path("runs"), out):
+            say(str(path))
         return
     if folders == [Path("first-labels")]:
         from coldstream.report import first_labels

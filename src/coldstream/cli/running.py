@@ -11,6 +11,7 @@ from coldstream.cli.bench import find_benchmarks
 from coldstream.cli.output import complain, complaints, say, show
 from coldstream.cli.progress import Bars, Lines
 from coldstream.cli.results import print_results
+from coldstream.cli.theory import run_theory
 
 if TYPE_CHECKING:
     from coldstream.lab.experiment import Experiment
@@ -53,7 +54,8 @@ def run(
     `train/<class>/...` and `test/<class>/...`).
 
     `paper/T:data_aug` is a table of the paper, one of `coldstream list paper`; `paper` is all of them, one after
-    another.
+    another. `theory` is all measurements of the paper's section 4, `theory/iterates` one of them; they take
+    `--set widths=[256,8192]`, `--set data.root=FOLDER` and `--seed`.
 
     Ctrl-C stops at a checkpoint; the same command, or `--resume DIR`, resumes bit for bit. A finished job is never
     run again, by this or any other experiment.
@@ -77,6 +79,11 @@ def run(
         if out is not None or learner:
             raise ValueError("a table of the paper has its own learners and folders; leave --out and --learner out")
         _run_paper(config, scale or "lab", changes, jobs)
+        return
+    if config is not None and config.partition("/")[0] == "theory":
+        if out is not None or learner or scale or jobs > 1:
+            raise ValueError("measurements of the theory take --set and --seed; leave the other options out")
+        run_theory(config, changes)
         return
     if scale is not None:
         raise ValueError("--scale is for the paper's tables: coldstream run paper/NAME --scale lab")
