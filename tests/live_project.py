@@ -1,5 +1,6 @@
 """Projects in the process of the test, without a server, and what a replay of their journals gives."""
 
+import threading
 import time
 from contextlib import contextmanager
 
@@ -7,6 +8,8 @@ from coldstream.learners import ColdStart
 from coldstream.serve.history import History
 from coldstream.serve.live import Live
 from coldstream.serve.project import Project
+from coldstream.serve.server import listen, serve
+from serving import Client
 
 SMALL = {"model": "linear", "replay": 8}
 
@@ -46,3 +49,32 @@ def replayed(project):
             live._do(op)
     assert isinstance(live.learner, ColdStart) or live.learner is None
     return None if live.learner is None else live.learner.fingerprint()
+
+
+@contextmanager
+def served(projects, token=None):
+    """Serve open projects over a real socket from a thread; give the port. They are closed afterwards."""
+    listener, stopping, ready = listen("127.0.0.1", 0), threading.Event(), threading.Event()
+    port = listener.getsockname()[1]
+    named = {project.name: project for project in projects}
+    thread = threading.Thread(target=serve, args=(named, listener, token, ready.set, None, stopping))
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield port
+    finally:
+        stopping.set()
+        thread.join()
+
+
+@contextmanager
+def asked(folder, source=None, token=None, **settings):
+    """Give a project that is served, and a client of it."""
+    project = Project(folder, "photos", source, **{"learner": SMALL, **settings})
+    project.scan()
+    with served([project], token) as port:
+        client = Client(port)
+        try:
+            yield project, client
+        finally:
+            client.close()

@@ -124,8 +124,9 @@ def serve(
     token: str | None = None,
     ready: Callable[[], None] = lambda: None,
     label_studio: LabelStudio | None = None,
+    stopping: threading.Event | None = None,
 ) -> None:
-    """Answer until SIGTERM or Ctrl-C, then write checkpoints. The projects are open, and closed on return."""
+    """Answer until SIGTERM, Ctrl-C or `stopping`, then write checkpoints. The projects are closed on return."""
     backends = None if label_studio is None else Backends(label_studio, projects, token)
     sys.setswitchinterval(_SWITCH_SECONDS)
     config = uvicorn.Config(
@@ -134,6 +135,7 @@ def serve(
         access_log=False,
         server_header=False,
         lifespan="off",
+        timeout_keep_alive=75,
         timeout_graceful_shutdown=3,
         ws="none",
         proxy_headers=False,
@@ -160,6 +162,8 @@ def serve(
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
+            if stopping is not None and stopping.is_set():
+                server.should_exit = True
     finally:
         listener.close()
         if backends is not None:
