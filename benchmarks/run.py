@@ -18,6 +18,7 @@ from benchmarks.disk import disk
 from benchmarks.measuring import QUICK, Bench, Scale, threads
 from benchmarks.peers import check_peers, peers
 from benchmarks.remind import remind
+from benchmarks.serving import serving
 from benchmarks.shared import shared
 from benchmarks.slda import slda
 from benchmarks.timing import pieces, timing
@@ -44,9 +45,10 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "buffer": buffer,
     "slda": slda,
     "remind": remind,
+    "serving": serving,
     "timing": timing,
 }
-_ASKED_FOR = ("cold", "shared", "peers", "buffer", "slda", "remind", "timing")
+_ASKED_FOR = ("cold", "shared", "peers", "buffer", "slda", "remind", "serving", "timing")
 
 
 def run_bench(

@@ -28,8 +28,8 @@ def bench(
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
     PART is default, step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, shared, peers,
-    buffer, slda, remind or timing. Writes bench.json, bench.md and bench.png. Run it on a machine that does nothing
-    else.
+    buffer, slda, remind, serving or timing. Writes bench.json, bench.md and bench.png. Run it on a machine that
+    does nothing else.
     """
     find_benchmarks()
     from benchmarks import run_bench
