@@ -39,6 +39,13 @@ def teach(
     audit: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of the images that are drawn at random. Default: 0.2.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Which image is next: random, margin, coverage, mixture or spread. Kept by the project."),
+    ] = None,
+    rehearse: Annotated[
+        int | None, typer.Option(min=0, help="Most updates on replayed images in idle time, after each label.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of a new project. Default: 0.")] = None,
     threads: Threads = 1,
 ) -> None:
@@ -56,7 +63,7 @@ def teach(
             raise ValueError(f"{str(folder)!r} is not a folder of images")
         source, name = folder, _name(folder.resolve().name)
         place = project or _PLACE / name
-    given: dict[str, object] = {"audit": audit, "seed": seed}
+    given: dict[str, object] = {"audit": audit, "policy": policy, "rehearse": rehearse, "seed": seed}
     settings = {key: value for key, value in given.items() if value is not None}
     _run({name: (place, source, settings)}, host, port, token, browser, threads)
 

@@ -19,7 +19,7 @@ LEVEL = 0.95
 """Confidence of every bound."""
 
 _WINDOW = 200
-"""Audited labels that the accuracy of now is computed from."""
+"""Audited labels, the latest, that the accuracy of now and the promise are computed from."""
 _POINTS = 40
 _BINS = 10
 
@@ -113,14 +113,24 @@ def audited_now(records: Records, tests: Sequence[Tested]) -> list[Tested]:
     return [test for test in tests if test.guess is not None and test.audit and test.seq > records.accepted_at]
 
 
-def _promise(records: Records, tests: Sequence[Tested], wanted: float) -> Promise:
-    audited = audited_now(records, tests)
-    return promise([test.confidence for test in audited], [test.guess == test.label for test in audited], wanted)
+def _promise(
+    records: Records, tests: Sequence[Tested], wanted: float, remaining: Sequence[float] | None = None
+) -> Promise:
+    """Return the promise for images with these confidences, from the latest audited labels.
+
+    Each of these was guessed before it was learned. The latest are enough for a bound, and the learner that made them
+    is nearest to the one that answers now.
+    """
+    audited = audited_now(records, tests)[-_WINDOW:]
+    right = [test.guess == test.label for test in audited]
+    return promise([test.confidence for test in audited], right, wanted, LEVEL, remaining=remaining)
 
 
-def threshold_of(records: Records, tests: Sequence[Tested], wanted: float) -> float:
+def threshold_of(
+    records: Records, tests: Sequence[Tested], wanted: float, remaining: Sequence[float] | None = None
+) -> float:
     """Return the confidence from which on predictions are accurate enough; refuse where too little is known."""
-    answer = _promise(records, tests, wanted)
+    answer = _promise(records, tests, wanted, remaining)
     if answer.threshold is None:
         raise Refused(answer.reason, "body.accuracy", 409)
     return answer.threshold
@@ -128,12 +138,11 @@ def threshold_of(records: Records, tests: Sequence[Tested], wanted: float) -> fl
 
 def promise_of(records: Records, scores: Scores, tests: Sequence[Tested], wanted: float) -> dict[str, Any]:
     """Return how many of the remaining images the learner may label by itself."""
-    answer, remaining = _promise(records, tests, wanted), len(records.unlabelled)
-    scored = count = 0
-    for id in records.unlabelled.all():
-        score = scores.score_of(id)
-        scored += score is not None
-        count += answer.threshold is not None and score is not None and score.confidence >= answer.threshold
+    ids = records.unlabelled.all()
+    confidences = [score.confidence for id in ids if (score := scores.score_of(id)) is not None]
+    answer = _promise(records, tests, wanted, confidences or None)
+    count = 0 if answer.threshold is None else sum(one >= answer.threshold for one in confidences)
+    scored, remaining = len(confidences), len(ids)
     return {
         "wanted": wanted,
         "confidence_level": LEVEL,

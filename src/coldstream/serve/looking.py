@@ -206,7 +206,7 @@ def accept(project: Project, wanted: float, *, key: str | None = None, who: str 
     with project.lock:
         event = project.again(key, "accept", accuracy=wanted)
         if event is None:
-            threshold = known.threshold_of(project.records, known.tests(project.records), wanted)
+            known.threshold_of(project.records, known.tests(project.records), wanted)
             ids: Collection[str] = project.records.unlabelled.all()
     if event is None:
         answering = project.live.answering
@@ -216,11 +216,16 @@ def accept(project: Project, wanted: float, *, key: str | None = None, who: str 
         for start in range(0, len(stale), 64):
             project.scores.score(answering, stale[start : start + 64])
         with project.lock:
-            entries = []
-            for id in ids:
-                score = project.scores.score_of(id)
-                if score is not None and score.version == answering.version and score.confidence >= threshold:
-                    entries.append([id, project.records.name_of(score.label), round(score.confidence, 6)])
+            scores = {id: score for id in ids if (score := project.scores.score_of(id)) is not None}
+            sure = [(id, score) for id, score in scores.items() if score.version == answering.version]
+            remaining = [score.confidence for _, score in sure]
+            tests = known.tests(project.records)
+            threshold = known.threshold_of(project.records, tests, wanted, remaining)
+            entries = [
+                [id, project.records.name_of(score.label), round(score.confidence, 6)]
+                for id, score in sure
+                if score.confidence >= threshold and id in project.records.unlabelled
+            ]
             if not entries:
                 raise Refused("no remaining image is above the threshold; label some more", "body.accuracy", 409)
             body = {"accuracy": wanted, "threshold": threshold, "items": entries}

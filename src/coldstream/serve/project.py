@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from coldstream.checkpoint import hold, make_folder
-from coldstream.serve import history, journal, looking
+from coldstream.parsing import unknown as unknown_name
+from coldstream.serve import choosing, history, journal, looking
 from coldstream.serve.errors import Refused
 from coldstream.serve.images import Images, shape_for
 from coldstream.serve.journal import Event, Journal
@@ -24,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "audit": 0.2,
     "rehearse": 0,
+    "policy": choosing.DEFAULT,
     "learner": {},
 }
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -42,6 +44,8 @@ class Project:
             )
         if unknown := settings.keys() - DEFAULTS.keys():
             raise ValueError(f"unknown setting {min(unknown)!r}; known: {', '.join(DEFAULTS)}")
+        if (policy := settings.get("policy", choosing.DEFAULT)) not in choosing.POLICIES:
+            raise unknown_name("policy of the next image", policy, choosing.POLICIES)
         make_folder(folder)
         self.folder, self.name = folder.resolve(), name
         self._folder_lock = hold(folder)

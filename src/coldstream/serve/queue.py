@@ -1,4 +1,4 @@
-"""Which image is next: a share drawn at random for the audit, the others where the learner is in doubt.
+"""Which image is next: a share drawn at random for the audit, the others as the project's policy chooses.
 
 A thread scores a sample of the unlabelled images whenever the learner has changed, and keeps a few images ready with
 fresh guesses, so that nobody waits for a prediction.
@@ -14,12 +14,15 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coldstream.randomness import generator
+from coldstream.serve import choosing
 from coldstream.serve.journal import CannotWrite
 from coldstream.serve.scores import CHUNK
 
 if TYPE_CHECKING:
+    from coldstream.serve.live import Answering
     from coldstream.serve.project import Project
 
 log = logging.getLogger("coldstream.serve")
@@ -29,6 +32,8 @@ LEASE_SECONDS = 60.0
 READY = 8
 _SAMPLE = 96
 """Unlabelled images that are scored to choose the next ones from."""
+_CENTERS = 256
+"""Labelled images whose features coverage compares with."""
 _QUIET_SECONDS = 2.0
 """Seconds without a label after which all unlabelled images are scored."""
 _SCORED_AT_MOST = 20_000
@@ -178,24 +183,35 @@ class Queue:
         if not sample:
             self._ready_version = answering.version
             return False
-        why = "random"
+        picks = [(id, "random") for id in sample[:READY]]
         if answering.learner is not None and len(answering.columns) > 1:
-            values, kept = [], []
-            for start in range(0, len(sample), CHUNK):
-                part, probabilities, _ = project.scores.probabilities(answering, sample[start : start + CHUNK])
-                kept += part
-                values.append(probabilities)
-                if self._stop.is_set():
-                    return False
-            sorted_values = np.sort(np.concatenate(values), axis=1)
-            order = np.argsort(sorted_values[:, -1] - sorted_values[:, -2], kind="stable")
-            sample, why = [kept[i] for i in order], "doubt"
-        chosen = sample[:READY]
-        project.scores.guess(answering, chosen)
+            scored = self._scored(answering, sample)
+            if scored is None:
+                return False
+            policy = records.settings.get("policy", choosing.DEFAULT)
+            features = labelled = None
+            if policy in choosing.NEEDS_FEATURES:
+                tested = [test.image for test in records.tested]
+                some = [tested[place] for place in draws.permutation(len(tested))[:_CENTERS].tolist()]
+                features, labelled = (project.scores.features(answering, ids) for ids in (scored[0], some))
+            chosen = choosing.choose(policy, scored[1], features, labelled, READY, draws)
+            picks = [(scored[0][pick.place], pick.why) for pick in chosen]
+        project.scores.guess(answering, [id for id, _ in picks])
         with project.lock:
-            self._ready = deque((id, why) for id in chosen)
+            self._ready = deque(picks)
             self._ready_version = answering.version
         return True
+
+    def _scored(self, answering: Answering, sample: list[str]) -> tuple[list[str], NDArray[np.float64]] | None:
+        """Return which images can be read, and their probabilities; None if the queue is to end meanwhile."""
+        values, kept = [], list[str]()
+        for start in range(0, len(sample), CHUNK):
+            part, probabilities, _ = self._project.scores.probabilities(answering, sample[start : start + CHUNK])
+            kept += part
+            values.append(probabilities)
+            if self._stop.is_set():
+                return None
+        return kept, np.concatenate(values)
 
     def _score_rest(self) -> bool:
         """Score unlabelled images while nobody labels; return whether there is more to do."""

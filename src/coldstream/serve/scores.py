@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coldstream.images import Pixels
 from coldstream.serve.images import Images, Unreadable
 from coldstream.serve.live import Answering
 from coldstream.serve.records import Records
@@ -69,7 +70,18 @@ class Scores:
         self, answering: Answering, ids: Iterable[str]
     ) -> tuple[list[str], NDArray[np.float64], NDArray[np.int64]]:
         """Return which of the images can be read, their probabilities, and the class of each column."""
-        kept, items = [], []
+        kept, items = self._sized(answering, ids)
+        values = answering.probabilities(np.stack(items)) if items else np.empty((0, len(answering.columns)))
+        return kept, *self.merged(values, answering.columns)
+
+    def features(self, answering: Answering, ids: Iterable[str]) -> NDArray[np.float32]:
+        """Return the features of those images that can be read."""
+        assert answering.learner is not None
+        return answering.learner.features(self._sized(answering, ids)[1])
+
+    def _sized(self, answering: Answering, ids: Iterable[str]) -> tuple[list[str], list[Pixels]]:
+        """Return which of the images can be read, and their pixels at the network's size."""
+        kept, items = list[str](), list[Pixels]()
         for id in ids:
             record = self._records.images[id]
             try:
@@ -78,8 +90,7 @@ class Scores:
                 kept.append(id)
             except Unreadable:
                 self.unreadable.add(id)
-        values = answering.probabilities(np.stack(items)) if items else np.empty((0, len(answering.columns)))
-        return kept, *self.merged(values, answering.columns)
+        return kept, items
 
     def merged(
         self, values: NDArray[np.float64], columns: Sequence[int]
