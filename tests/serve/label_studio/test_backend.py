@@ -316,6 +316,24 @@ def test_images_of_other_hosts_are_not_read(connected, studio):
     assert [one["result"] for one in connected.predict(*studio.tasks.values())] == [[], [], []]
 
 
+def test_one_bad_task_does_not_hold_up_the_others(connected, studio):
+    for number in range(1, 5):
+        studio.add(number)
+    del studio.files["/data/upload/1/1.png"]
+    studio.files["/data/upload/1/2.png"] = bytes(20_000_001)
+    studio.annotate(3, "dark")
+    studio.tasks[3]["annotations"].append({"id": "x"})
+    studio.annotate(4, "dark")
+    connected.setup()
+    connected.wait_for({4: "dark"})
+    wait_until(lambda: connected.ask("health")["unreadable"] == 3, 30)
+    health = connected.ask("health")
+    assert health["error"] is None
+    assert "404" in health["reasons"]["1"]
+    assert "limit of 20,000,000 bytes" in health["reasons"]["2"]
+    assert "annotation.id" in health["reasons"]["3"]
+
+
 def test_annotations_do_not_leak_into_predictions(connected, studio):
     for number in range(1, 5):
         studio.add(number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -26,6 +27,8 @@ log = logging.getLogger("coldstream.serve")
 
 Json = dict[str, Any]
 MAX_TASKS = 10_000
+PATIENCE = 3.0
+"""Seconds that the end of the threads is waited for."""
 
 
 class Setup(BaseModel):
@@ -74,8 +77,11 @@ class Backends:
         """End all threads."""
         with self._lock:
             syncs = [*self._syncs.values()]
+        until = time.monotonic() + PATIENCE
         for sync in syncs:
             sync.stop()
+        for sync in syncs:
+            sync.join(max(0.0, until - time.monotonic()))
 
     def health(self, name: str) -> Json:
         """Return that this is up, and how things stand with Label Studio."""

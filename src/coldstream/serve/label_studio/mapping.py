@@ -143,13 +143,13 @@ def read_uid(settings: Json) -> str:
     '1.1795125379'
     """
     created = read_moment(settings.get("created_at"), "project.created_at")
-    return f"{_id(settings.get('id'), 'project.id')}.{int(created.timestamp())}"
+    return f"{read_id(settings.get('id'), 'project.id')}.{int(created.timestamp())}"
 
 
 def read_task(value: object, config: Config) -> Task:
     """Return a task with its annotations. Drafts and predictions are left out."""
     task = _table(value, "task")
-    number = _id(task.get("id"), "task.id")
+    number = read_id(task.get("id"), "task.id")
     data = task.get("data")
     url = (data.get(config.field) or data.get(UNDEFINED)) if isinstance(data, dict) else None
     annotations = task.get("annotations") or []
@@ -170,8 +170,8 @@ def read_annotation(value: object, config: Config, task: int | None = None) -> A
     # annotations by the hundred has not.
     by_model = annotation.get("parent_prediction") is not None and not annotation.get("lead_time")
     return Annotation(
-        id=_id(annotation.get("id"), "annotation.id"),
-        task=_id(annotation.get("task") or task, "annotation.task"),
+        id=read_id(annotation.get("id"), "annotation.id"),
+        task=read_id(annotation.get("task") or task, "annotation.task"),
         updated=read_moment(annotation.get("updated_at"), "annotation.updated_at").isoformat(timespec="microseconds"),
         label=None if skipped else chosen_label(annotation.get("result"), config),
         skipped=skipped,
@@ -244,7 +244,7 @@ def _list(table: Json, name: str) -> list[Any]:
 
 
 def _ids(table: Json, name: str) -> Iterator[int]:
-    return (_id(_table(one, f"{name}[]").get("id"), f"{name}[].id") for one in _list(table, name))
+    return (read_id(_table(one, f"{name}[]").get("id"), f"{name}[].id") for one in _list(table, name))
 
 
 def result(config: Config, guess: str | None, confidence: float) -> Json:
@@ -285,7 +285,8 @@ def _table(value: object, name: str) -> Json:
     return dict(value)
 
 
-def _id(value: object, name: str) -> int:
+def read_id(value: object, name: str) -> int:
+    """Return a number that Label Studio gives to something."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ID:
         raise ValueError(f"{name}: expected a whole number from 1 on, not {_shown(value)}")
     return value

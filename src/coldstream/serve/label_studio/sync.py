@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,7 +38,6 @@ SETUP_SECONDS = 5.0
 _MARGIN = timedelta(seconds=10)
 """A task may be listed some seconds after the time that it says it changed."""
 _FETCHED_AT_ONCE = 20
-_PATIENCE = 3.0
 _SLOWEST = 60.0
 """Most seconds between two attempts while Label Studio does not answer."""
 
@@ -58,8 +57,15 @@ class Status:
 
     def json(self) -> dict[str, Any]:
         """Return it as /health gives it: of the unreadable images, a few."""
-        few = {str(task): self.unreadable[task] for task in sorted(self.unreadable)[:10]}
-        return asdict(self) | {"unreadable": len(self.unreadable), "reasons": few}
+        reasons = dict(self.unreadable)  # a copy: other threads change it
+        return {
+            "error": self.error,
+            "listed": self.listed,
+            "webhook": self.webhook,
+            "waiting": self.waiting,
+            "unreadable": len(reasons),
+            "reasons": {str(task): reasons[task] for task in sorted(reasons)[:10]},
+        }
 
 
 class Sync:
@@ -99,11 +105,14 @@ class Sync:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one that waits for Label Studio ends with the process, and has nothing to lose."""
+        """Ask the thread to end."""
         self._stop.set()
         self._wake.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end; a thread that waits for Label Studio ends with the process, and has nothing to lose."""
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE)
+            self._thread.join(seconds)
 
     # What Label Studio calls. Nothing here waits for Label Studio or for the learner.
 
@@ -208,10 +217,13 @@ class Sync:
         latest, listed = self._changed_at, set[int]()
         self.ordering.begin(settings, self._backend)
         for value in self.studio.tasks(settings["id"], changed):
-            task = mapping.read_task(value, self.config)
-            self._take(task, since)
-            self.ordering.see(value, self.config)
-            listed.add(task.id)
+            number = mapping.read_id(value.get("id"), "task.id")
+            listed.add(number)
+            try:
+                self._take(mapping.read_task(value, self.config), since)
+                self.ordering.see(value, self.config)
+            except ValueError as error:  # one task that is not understood must not hold up the others
+                self.status.unreadable[number] = str(error)
             moment = mapping.read_moment(value.get("updated_at"))
             latest = moment if latest is None else max(latest, moment)
             if self._stop.is_set():
@@ -255,12 +267,15 @@ class Sync:
         """Read some images, those of annotated tasks first."""
         with self.project.lock:
             annotated = {annotation.task for annotation in self.mirror.annotations.values()}
-        for task in sorted(self._urls, key=lambda task: (task not in annotated, task))[:_FETCHED_AT_ONCE]:
+        waiting = [*self._urls]  # a copy: webhooks add to it
+        for task in sorted(waiting, key=lambda task: (task not in annotated, task))[:_FETCHED_AT_ONCE]:
             url = self._urls[task]
             try:
                 data = self.studio.image(url)
                 image = self._store(data, _name(url, task))
-            except ValueError as error:
+            except (ValueError, LabelStudioError) as error:
+                if isinstance(error, LabelStudioError) and not error.about_one_file:
+                    raise
                 self.status.unreadable[task] = str(error)
             else:
                 self.status.unreadable.pop(task, None)

@@ -38,9 +38,19 @@ class LabelStudioError(OSError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def about_one_file(self) -> bool:
+        """Whether asking for something else may still succeed."""
+        return self.status is not None and self.status not in (401, 403, 429)
+
 
 class AnswerTooLarge(LabelStudioError):
     """An answer is over the limit of bytes."""
+
+    @property
+    def about_one_file(self) -> bool:
+        """Whether asking for something else may still succeed."""
+        return True
 
 
 class Server:
