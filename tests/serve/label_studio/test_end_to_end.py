@@ -16,8 +16,9 @@ from sklearn.datasets import load_digits
 
 from coldstream.serve.images import image_id
 from coldstream.serve.journal import FILE, read, verify
+from coldstream.serve.label_studio.ordering import SECONDS
 from coldstream.serve.records import Records
-from label_studio_server import Coldstream, Studio, wait_until
+from label_studio_server import TOKEN, Coldstream, Studio, request, wait_until
 
 PROGRAM = os.environ.get("COLDSTREAM_LABEL_STUDIO") or shutil.which("label-studio")
 pytestmark = [
@@ -202,3 +203,42 @@ def test_a_session_with_either_side_down_in_turn(session):
     events = verify(coldstream.folder / "digits" / FILE)
     time.sleep(3)
     assert verify(coldstream.folder / "digits" / FILE) == events, "something is done again and again"
+
+
+@pytest.mark.parametrize("session", [("a-token-of-this-server",)], indirect=True)
+def test_with_a_password_and_uncertainty_sampling(session):
+    studio, coldstream = session.studio, session.coldstream.start()
+    names = session.add(24)
+    backend = {"project": session.project, "url": f"{coldstream.url}/label-studio/digits", "title": "Coldstream"}
+    refused = request("POST", f"{studio.url}/api/ml", backend, {"Authorization": f"Token {TOKEN}"})
+    assert refused[0] == 400
+    backend |= {"auth_method": "BASIC_AUTH", "basic_auth_user": "any", "basic_auth_pass": coldstream.token}
+    assert studio.ask("POST", "/api/ml", backend)["readable_state"] == "Connected"
+    wait_until(lambda: coldstream.health()["listed"] and not coldstream.health()["waiting"], 60)
+    (hook,) = studio.ask("GET", f"/api/webhooks/?project={session.project}")
+    assert hook["headers"] == {"Authorization": f"Bearer {coldstream.token}"}
+
+    # By webhook: a listing is up to a minute away.
+    for name in names[:12]:
+        session.label(name)
+    session.agree(10)
+
+    # The first task to label is the one with the lowest score, and comes with a live prediction.
+    studio.ask("PATCH", f"/api/projects/{session.project}/", {"sampling": "Uncertainty sampling"})
+
+    def scores():
+        tasks = studio.ask("GET", f"/api/tasks?project={session.project}&fields=all&page_size=100")["tasks"]
+        stored = {task["id"]: task["predictions"] for task in tasks if not task["annotations"]}
+        ours = {
+            task: [one["score"] for one in some if one["model_version"] == "Coldstream"]
+            for task, some in stored.items()
+        }
+        return ours if all(len(some) == 1 for some in ours.values()) else None
+
+    ours = wait_until(scores, 120, what="an ordering prediction for each task")
+    assert len(ours) == 12
+    time.sleep(SECONDS + 5)  # until scores have settled
+    ours = scores()
+    shown = studio.ask("GET", f"/api/projects/{session.project}/next")
+    assert ours[shown["id"]] == [min(some[0] for some in ours.values())]
+    assert [one["model_version"].split("-")[0] for one in shown["predictions"]] == ["coldstream"]
