@@ -27,7 +27,7 @@ def opened(folder, source=None, *, start=True, **settings):
         project.close()
 
 
-def wait(project, seconds=60):
+def wait(project, seconds=600):
     """Wait until all labels are learned."""
     end = time.monotonic() + seconds
     while project.live.settled < project.records.seq:
@@ -59,7 +59,7 @@ def served(projects, token=None):
     named = {project.name: project for project in projects}
     thread = threading.Thread(target=serve, args=(named, listener, token, ready.set, None, stopping))
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(600)
     try:
         yield port
     finally:

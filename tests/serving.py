@@ -55,7 +55,7 @@ class Client:
         self.port, self.base, self.host = port, f"/api/projects/{project}", host
         self._connection = None
 
-    def ask(self, method, path, body=None, headers=(), timeout=60):
+    def ask(self, method, path, body=None, headers=(), timeout=600):
         headers = {"Host": f"127.0.0.1:{self.port}", **dict(headers)}
         if body is not None and not isinstance(body, bytes):
             body, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
@@ -91,7 +91,7 @@ class Client:
             done.append(item["image"])
         return done
 
-    def wait(self, until=lambda status: not status["learning"]["behind"], seconds=60):
+    def wait(self, until=lambda status: not status["learning"]["behind"], seconds=600):
         """Wait until the status is as wanted; by default, until all labels are learned."""
         end = time.monotonic() + seconds
         while not until(status := self.get("/status")):
@@ -119,7 +119,7 @@ class Server:
         self._clients = []
         self.project = project
 
-    def wait_until_ready(self, seconds=120):
+    def wait_until_ready(self, seconds=600):
         """Wait for the address; return False if the process ends without one."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -145,7 +145,7 @@ class Server:
     def __exit__(self, *error):
         self.stop()
 
-    def stop(self, number=signal.SIGTERM, seconds=60):
+    def stop(self, number=signal.SIGTERM, seconds=600):
         """Send a signal; return the exit code."""
         for client in self._clients:
             client.close()

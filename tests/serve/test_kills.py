@@ -47,7 +47,7 @@ class Labeller:
     def wait_for_answer(self):
         """Wait until the next label is acknowledged."""
         self._answered.clear()
-        assert self._answered.wait(60)
+        assert self._answered.wait(600)
 
     def label(self, port, until):
         client = Client(port)

@@ -1,5 +1,7 @@
 """The live learner is a function of the settings and of the journal, whatever happens to it."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -169,3 +171,39 @@ def test_labels_faster_than_updates_share_one(tmp_path, photos):
         assert max(sizes) == 10
         assert sizes[-1] == 1
         assert fingerprint(project) == replayed(project)
+
+
+def test_a_class_whose_name_was_taken_comes_back_by_undo(tmp_path, photos):
+    with opened(tmp_path / "project", photos, start=False) as project:
+        first, second = [*project.records.images][:2]
+        project.label(first, "cat")
+        project.label(second, "dog")
+        project.relabel([first], "dog")
+        project.rename("dog", "cat")  # nothing is a cat any more
+        project.undo()
+        names = {id: project.records.name_of(project.records.images[id].label) for id in (first, second)}
+        assert names[second] == "cat"
+        assert names[first].startswith("cat (")
+        project.merge(names[first], "cat")
+        assert [(one.name, one.count) for one in project.records.shown_classes()] == [("cat", 2)]
+
+
+def test_nothing_is_computed_while_nothing_is_new(tmp_path, photos, monkeypatch):
+    with opened(tmp_path / "project", photos, rehearse=2, audit=0.0) as project:
+        ids = [*project.records.images]
+        for id in ids[:-2]:  # fewer are left than are kept ready
+            project.label(id, label_of(project.records.images[id].name))
+        wait(project)
+        scored = []
+        probabilities = project.scores.probabilities
+
+        def count(answering, some):
+            scored.append(time.monotonic())
+            return probabilities(answering, some)
+
+        monkeypatch.setattr(project.scores, "probabilities", count)
+        project.next(1)
+        while not scored or time.monotonic() - scored[-1] < 3:  # it comes to rest
+            time.sleep(0.1)
+            assert len(scored) < 20
+        assert project.live.settled == project.records.seq

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -345,6 +346,12 @@ def _explain_errors(app: FastAPI) -> None:
     @handler(CannotWrite)
     def cannot_write(error: CannotWrite) -> JSONResponse:
         return answer(507, error.strerror or str(error))
+
+    @handler(OSError)
+    def failed(error: OSError) -> JSONResponse:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise error
+        return answer(507, f"the disk is full ({error.strerror}); free some space on it and try again")
 
     @handler(HTTPException)
     def http(error: HTTPException) -> JSONResponse:

@@ -56,17 +56,22 @@ class Checkpoints:
         try:
             saving = learner.save(folder, extra={"seq": seq, "checksum": checksum.hex()}, wait=False)
         except (OSError, CheckpointError) as error:
-            self._failed(folder, error)
+            self.error = str(error)
             return
 
         def finish() -> None:
             try:
                 saving.result()
+            except (OSError, CheckpointError) as error:  # the earlier one is still whole
+                self.error = str(error)
+                return
+            try:
                 checkpoint.verify(folder)
             except (OSError, CheckpointError) as error:
-                self._failed(folder, error)
-            else:
-                self.saved, self.error = seq, None
+                self.error = str(error)
+                shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew
+                return
+            self.saved, self.error = seq, None
 
         self._thread = threading.Thread(target=finish, name="checking a checkpoint")
         self._thread.start()
@@ -76,8 +81,3 @@ class Checkpoints:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-
-    def _failed(self, folder: Path, error: Exception) -> None:
-        """Remove what was not written whole or did not pass: the next one begins anew."""
-        self.error = str(error)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -35,6 +35,9 @@ CHECKPOINT_SECONDS = 30.0
 _SNAPSHOT_SECONDS = 0.25
 """How long the copy that answers may stay behind while more is waiting to be learned."""
 _RETRY_SECONDS = 1.0
+_RETRY_CHECKPOINT_SECONDS = 5.0
+_BUSY_SECONDS = 0.2
+"""How long to wait for a checkpoint that is being written before asking again."""
 
 
 class History(Protocol):
@@ -176,7 +179,7 @@ class Live:
             return
         elif self._stale:
             self._answer()
-        elif self._checkpoint_due():
+        elif (due := self._checkpoint_in()) is not None and due <= 0:
             self._checkpoint()
         elif self._history.begin_rehearsal():
             return
@@ -184,8 +187,7 @@ class Live:
             self.state.doing, self.settled = "ready", seq
             if self.state.error is not None and not self.state.missing:
                 self.state.error = None
-            due = self._checkpointed + CHECKPOINT_SECONDS - time.monotonic()
-            self._rest(max(0.05, due) if self._since_checkpoint else None)
+            self._rest(due)
 
     def _rest(self, seconds: float | None) -> None:
         if not self._stop.is_set():
@@ -194,7 +196,7 @@ class Live:
     def _catch_up(self) -> None:
         """Write a last checkpoint if anything was learned since the last one."""
         self.checkpoints.wait()
-        if self._since_checkpoint and self.learner is not None and self.state.doing != "failed":
+        if self._checkpoint_in() is not None and self.state.doing != "failed":
             self._checkpoint()
             self.checkpoints.wait()
 
@@ -286,11 +288,16 @@ class Live:
 
     # Checkpoints and recovery.
 
-    def _checkpoint_due(self) -> bool:
-        if not self._since_checkpoint or self.checkpoints.busy:
-            return False
-        age = time.monotonic() - self._checkpointed
-        return self._since_checkpoint >= CHECKPOINT_UPDATES or age >= CHECKPOINT_SECONDS
+    def _checkpoint_in(self) -> float | None:
+        """Return the seconds until a checkpoint is due; None where nothing was learned since the last one."""
+        if self.checkpoints.error is not None:
+            wait = _RETRY_CHECKPOINT_SECONDS
+        elif self._since_checkpoint:
+            wait = 0.0 if self._since_checkpoint >= CHECKPOINT_UPDATES else CHECKPOINT_SECONDS
+        else:
+            return None
+        due = self._checkpointed + wait - time.monotonic()
+        return max(due, _BUSY_SECONDS) if self.checkpoints.busy else due
 
     def _checkpoint(self) -> None:
         checksum = self._history.checksum(self._seq)

@@ -54,6 +54,8 @@ class Queue:
         self._project = project
         self._ready: deque[tuple[str, str]] = deque()
         self._ready_version = -1
+        self._taken = True
+        """Whether images were handed out since the last ones were made ready."""
         self._leases: dict[str, float] = {}
         self._draws = 0
         self._rest: list[str] = []
@@ -89,6 +91,7 @@ class Queue:
             choices.append(choice)
             taken.add(choice.image)
             self._leases[choice.image] = now + LEASE_SECONDS
+        self._taken = True
         self._wake.set()
         return choices
 
@@ -154,7 +157,7 @@ class Queue:
             shown = [*self._leases, *(id for id, _ in self._ready)]
             unlabelled = project.records.unlabelled
             old = [id for id in shown if id in unlabelled and self._is_old(id, answering.version)]
-            choosing = self._ready_version != answering.version or (len(self._ready) < READY // 2)
+            choosing = self._ready_version != answering.version or (self._taken and len(self._ready) < READY // 2)
         if answering.learner is not None and answering.columns and old:
             project.scores.guess(answering, old[:CHUNK])
             return True
@@ -171,6 +174,7 @@ class Queue:
         project, answering = self._project, self._project.live.answering
         records = project.records
         with project.lock:
+            self._taken = False
             draws = generator(records.settings["seed"], (records.seq << 20) + self._draws, "sample")
             self._draws += 1
             sample = list(

@@ -257,8 +257,10 @@ class Records:
     def _rename(self, event: Event) -> None:
         number = self.numbers.pop(event.body["old"])
         displaced = self.numbers.get(event.body["new"])
-        if displaced is not None:  # nothing has that label any more
-            self.classes[displaced].name = f"{event.body['new']} (renamed {displaced})"
+        if displaced is not None:  # nothing has that label now, but an undo may bring it back
+            name = f"{event.body['new']} ({event.seq})"
+            self.classes[displaced].name = name
+            self.numbers.setdefault(name, displaced)
         self.classes[number].name = event.body["new"]
         self.numbers[event.body["new"]] = number
 
