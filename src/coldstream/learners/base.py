@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from coldstream.learners import answering, base_init, editing, exporting, persis
 from coldstream.learners.changes import Changes, UnusableExample
 from coldstream.learners.inputs import Id, Image, Inputs, as_list, check_id, several, sides, whole
 from coldstream.learners.method import Example, Method
+from coldstream.learners.settings import declare_settings
 from coldstream.learners.tasks import Task, task_name
 from coldstream.learners.training.engine import Engine
 from coldstream.learners.training.offline import OfflineRecipe
@@ -34,23 +34,14 @@ class Learner(Method[Task]):
     """
 
     def __init_subclass__(cls) -> None:
-        """Give the class the signature and the documentation of its settings."""
+        """Check the class, and give it the signature and the documentation of its settings."""
         super().__init_subclass__()
         if cls.__init__ is not Learner.__init__:
             raise TypeError(
                 f"{cls.__name__} defines __init__, whose arguments a checkpoint would not keep: declare its settings "
                 "in a class Settings inside it, and prepare other things in _set_up(self)"
             )
-        inherited = super(cls, cls).Settings
-        if not (inspect.isclass(cls.Settings) and issubclass(cls.Settings, inherited)):
-            raise TypeError(
-                f"{cls.__name__}.Settings must derive from {inherited.__name__}, whose settings it adds to"
-            )
-        cls.__signature__ = cls.Settings.signature()  # type: ignore[attr-defined]
-        described = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
-        if "Parameters\n----------" not in described:
-            before, examples, after = described.partition("Examples\n--------")
-            cls.__doc__ = f"{before.rstrip()}\n\n{cls.Settings.documentation()}\n\n{examples}{after}"
+        declare_settings(cls, super(cls, cls).Settings)
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.Settings.read(type(self).__name__, settings)
@@ -74,10 +65,8 @@ class Learner(Method[Task]):
     def __repr__(self) -> str:
         # Without the lock: a debugger must be able to show a learner at any moment.
         tasks = [*self.tasks.values()]
-        classes, stored = (
-            sum(len(task.classes.seen()) for task in tasks),
-            sum(self._memory(task)[0] for task in tasks),
-        )
+        classes = sum(len(task.classes.seen()) for task in tasks)
+        stored = sum(self._memory(task)[0] for task in tasks)
         among = "" if None in self.tasks or not tasks else f" in {len(tasks)} tasks"
         known = f"{classes} classes{among}, {stored} stored, step {self.step}"
         return f"<{type(self).__name__}({self.settings.changes()}): {known}>"

@@ -122,6 +122,17 @@ class Settings(BaseModel):
         return "\n".join(lines)
 
 
+def declare_settings(kind: Any, inherited: type[NetworkSettings]) -> None:
+    """Check the `Settings` of a learner's class, and give the class their signature and documentation."""
+    if not (inspect.isclass(kind.Settings) and issubclass(kind.Settings, inherited)):
+        raise TypeError(f"{kind.__name__}.Settings must derive from {inherited.__name__}, whose settings it adds to")
+    kind.__signature__ = kind.Settings.signature()
+    described = inspect.cleandoc(kind.__dict__.get("__doc__") or "")
+    if "Parameters\n----------" not in described:
+        before, examples, after = described.partition("Examples\n--------")
+        kind.__doc__ = f"{before.rstrip()}\n\n{kind.Settings.documentation()}\n\n{examples}{after}"
+
+
 def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
