@@ -85,10 +85,10 @@ def _measure(bench: Bench, place: Path, side: int, before: int, requests: int) -
         median, low, high = (1e3 * np.percentile(values, [50, 16, 84])).tolist()
         p99 = 1e3 * float(np.percentile(values, 99))
         reference = "bare forward pass" if name.startswith("predict") else "bare handler that fsyncs"
-        ratio = median / 1e3 / float(np.median(taken[reference]))
-        to = None if name.startswith("bare") or name.startswith("next") else reference
         note = f"p99 {p99:.1f} ms, n {len(values)}"
-        row = Row("serving", group, name, median, low, high, note=note, to=to, ratio=ratio if to else None)
+        row = Row("serving", group, name, median, low, high, note=note)
+        if not name.startswith(("bare", "next")):
+            row = row.compared(values / np.median(taken[reference]), reference)
         bench.rows.append(row)
 
 

@@ -143,6 +143,20 @@ def test_next_gives_no_image_twice(project, client):
     assert not set(first) & set(second)
 
 
+def test_an_image_without_its_file_is_not_handed_out(tmp_path):
+    photos = write_pictures(tmp_path / "photos", 6)
+    with asked(tmp_path / "project", photos) as (project, client):
+        lost, *others = [*project.records.images]
+        data = (photos / project.records.images[lost].name).read_bytes()
+        (photos / project.records.images[lost].name).unlink()
+        answer = client.ask("GET", f"{client.base}/images/{lost}")
+        assert (answer.status, answer.json["field"]) == (404, "path.image")
+        assert {item["image"] for item in client.get("/next?count=10")["items"]} == set(others)
+        (photos / project.records.images[lost].name).write_bytes(data)
+        project.scan()
+        assert [item["image"] for item in client.get("/next")["items"]] == [lost]
+
+
 FORMULAS = ["=1+1", "+SUM(A1)", "-2", "@cmd", '=HYPERLINK("http://x")']
 
 

@@ -270,6 +270,7 @@ def _routes(projects: Projects) -> APIRouter:
         try:
             data, kind = project.images.shown(image, record.path, size)
         except Unreadable as error:
+            project.scores.unreadable.add(image)  # it is not handed out any more
             raise Refused(str(error), "path.image", 404) from None
         return Response(data, media_type=kind, headers={"cache-control": "private, max-age=31536000, immutable"})
 

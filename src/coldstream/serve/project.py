@@ -101,6 +101,7 @@ class Project:
             if progress is not None:
                 progress(len(self.records.images))
         self.decide_shape()
+        self.scores.unreadable.clear()
         self.queue.wake()
         return len(self.records.images)
 

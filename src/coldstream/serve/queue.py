@@ -124,7 +124,7 @@ class Queue:
         return Choice(left[0], "random", records.images[left[0]].audit) if left else None
 
     def _free(self, id: str, taken: set[str]) -> bool:
-        return id not in taken and id not in self._leases
+        return id not in taken and id not in self._leases and id not in self._project.scores.unreadable
 
     def _at_random(self, draws: np.random.Generator, taken: set[str]) -> str | None:
         pool = self._project.records.unlabelled
