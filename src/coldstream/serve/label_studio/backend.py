@@ -157,18 +157,22 @@ def router(backends: Backends) -> APIRouter:
 
     @routes.get("/health")
     def health(name: str) -> Json:
+        """Return that this is up, and how things stand with Label Studio."""
         return backends.health(name)
 
     @routes.post("/setup")
     def setup(name: str, body: Setup) -> Json:
+        """Connect the project to one of Label Studio."""
         return {"model_version": backends.setup(name, body)}
 
     @routes.post("/predict")
     def predictions(name: str, body: Predict) -> Json:
+        """Return a prediction for each task."""
         return {"results": backends.predictions(name, body)}
 
     @routes.post("/webhook", status_code=201)
     def webhook(name: str, body: Annotated[Json, Body()]) -> Json:
+        """Take what has changed in Label Studio. Answered once it is on disk."""
         try:
             backends.sync(name).webhook(body)
         except ValueError as error:
@@ -177,6 +181,7 @@ def router(backends: Backends) -> APIRouter:
 
     @routes.get("/versions")
     def versions(name: str) -> Json:
+        """Return the version of the learner that answers."""
         return {"versions": [version(backends.sync(name).project)]}
 
     return routes
