@@ -1,11 +1,13 @@
 """Files of a run that were damaged or edited: what is wrong is said with the file's name, and never reported."""
 
+import re
 import sys
 import time
 from contextlib import suppress
 
 import pytest
 
+from coldstream.checkpoint import read_manifest
 from coldstream.cli import main
 from coldstream.lab import Experiment, Stopped, make_config, run_jobs
 from coldstream.lab.yaml_files import MAX_BYTES, read_config
@@ -138,6 +140,47 @@ def test_a_damaged_checkpoint_is_named(tmp_path, monkeypatch, capsys):
     code, said = call(monkeypatch, capsys, "status", made.folder.path)
     assert code == 2
     assert f"{manifest} is damaged" in said
+
+
+def change_digits(path):
+    """Change each number of a JSON file in turn; yield while it is changed."""
+    text = path.read_text()
+    for number in re.finditer(r"(?<=: )\d", text):
+        path.write_text(text[: number.start()] + str(int(number[0]) % 9 + 1) + text[number.end() :])
+        yield
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["units/summary.json", "units/timing.json", "offline/summary.json", "plan.json"])
+def test_no_number_of_a_record_changes_unnoticed(with_references, name):
+    kind, _, file = name.rpartition("/")
+    folders = [job.folder for job in with_references.jobs if job.planned.kind == kind]
+    path = (folders[0] if kind else with_references.folder).path / file
+    changed = 0
+    for _ in change_digits(path):
+        changed += 1
+        with pytest.raises(ValueError, match=f"{path} is damaged: its checksum is wrong; restore it"):
+            Experiment.open(with_references.folder.path).results()
+    assert changed > 3
+    assert Experiment.open(with_references.folder.path).results().learners
+
+
+@pytest.fixture(scope="module")
+def with_references(tmp_path_factory):
+    offline = {"epochs": 1, "augment": "none"}
+    made = create(tmp_path_factory.mktemp("references"), offline=offline)
+    run_jobs(made)
+    return made
+
+
+def test_results_are_read_where_the_learner_cannot_be(finished):
+    """As where an earlier format of checkpoints was written."""
+    before, manifest = finished.results(), finished.jobs[0].folder.path / "checkpoint" / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"version": ', '"version": 1'))
+    with pytest.raises(ValueError, match="format version"):
+        read_manifest(manifest.parent)
+    assert Experiment.open(finished.folder.path).results() == before
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,11 +151,12 @@ class Experiment:
 
     def _leave_model(self) -> None:
         """Leave the learner of a run with a single one where a person finds it: in `model`."""
-        from coldstream.checkpoint import link
+        from coldstream.checkpoint import CheckpointError, link
 
         units = [key for seeds in self.plan.units.values() for key in seeds.values()]
         if len(units) == 1:
-            link(self.job(units[0]).folder.path / "checkpoint", self.folder.path / "model")
+            with suppress(CheckpointError):  # as of an earlier format: the results need no learner
+                link(self.job(units[0]).folder.path / "checkpoint", self.folder.path / "model")
 
     def _timing(self) -> Timing:
         units = {

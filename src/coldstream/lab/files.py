@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,6 +44,8 @@ class Seal(Record):
 
 
 R = TypeVar("R", bound=Record)
+CHECKSUM = "checksum"
+"""In a .json file, the hash of all that the file has beside it."""
 
 
 class Folder:
@@ -62,14 +65,24 @@ class Folder:
         return (self.path / name).is_file()
 
     def read(self, name: str, kind: type[R]) -> R:
-        """Return the record of a .json file."""
-        return parse((self.path / name).read_bytes(), kind, self.path / name)
+        """Return the record of a .json file; refuse one whose checksum is wrong. Old runs have none."""
+        path, plain = self.path / name, None
+        data = path.read_bytes()
+        with suppress(ValueError, RecursionError):  # of what is no JSON `parse` says so
+            plain = json.loads(data)
+        if isinstance(plain, dict) and CHECKSUM in plain:
+            given, data = plain.pop(CHECKSUM), json.dumps(plain).encode()
+            if given != hash_of(data):
+                raise ValueError(
+                    f"{path} is damaged: its checksum is wrong; restore it, or delete it and run the experiment again"
+                )
+        return parse(data, kind, path)
 
     def write(self, name: str, content: Record | str) -> None:
-        """Replace a file at one instant: a .json file from a record, any other from its text."""
+        """Replace a file at one instant: a .json file from a record, with its checksum, any other from its text."""
         from coldstream.checkpoint import write_atomically
 
-        text = content if isinstance(content, str) else to_json(content)
+        text = content if isinstance(content, str) else _with_checksum(content)
         write_atomically(self.path / name, text.encode("utf-8", "backslashreplace"))
 
     def lines(self, name: str, kind: type[R]) -> list[R]:
@@ -132,6 +145,10 @@ def parse(data: bytes, kind: type[R], path: Path) -> R:
 def to_json(record: Record) -> str:
     """Return a record as indented JSON."""
     return json.dumps(record.model_dump(mode="json"), indent=1) + "\n"
+
+
+def _with_checksum(record: Record) -> str:
+    return json.dumps({**record.model_dump(mode="json"), CHECKSUM: hash_of(_line(record))}, indent=1) + "\n"
 
 
 def _line(record: Record) -> bytes:
