@@ -14,7 +14,7 @@ from coldstream.cli import app
 from coldstream.metrics import mean_interval
 from coldstream.report.kept import KeptPart, KeptResults, KeptRun, keep
 from coldstream.theory import page, runs
-from coldstream.theory.fits import Curves, above, falls_at_least, grows_at_most, verdict_of
+from coldstream.theory.fits import Curves, above, falls_at_least, grows_at_most, never_above, verdict_of
 from coldstream.theory.measurements import MEASUREMENTS
 from coldstream.theory.points import Point
 
@@ -150,6 +150,9 @@ def test_exponents_and_their_intervals():
     assert grows_at_most("", mean_interval([0.0, 1.0]), 0.5).word == "cannot tell"
     assert grows_at_most("", mean_interval([0.5]), 0.5).word == "cannot tell"
     assert grows_at_most("", None, 0.5).word == "not run"
+    assert never_above("", [0.1, 1.0], 1).word == "supports"
+    assert never_above("", [0.1, 1.1], 1).word == "contradicts"
+    assert never_above("", [], 1).word == "not run"
 
 
 def test_one_contradiction_decides_a_statement():

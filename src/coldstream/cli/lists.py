@@ -25,11 +25,8 @@ def list_(
     if what == "paper":
         _list_paper()
         return
-    if what == "theory":
-        _list_theory()
-        return
     if what is not None:
-        raise ValueError(f"coldstream list takes nothing, paper or theory; not {what!r}")
+        raise ValueError(f"coldstream list takes nothing, or paper; not {what!r}")
     from coldstream.lab.names import experiments_here
     from coldstream.lab.yaml_files import read_config
     from coldstream.learners import LEARNERS
@@ -77,15 +74,6 @@ def _list_paper() -> None:
     say(
         "runs, minutes: all seeds at lab scale; minutes are estimated for --jobs 2 on two cores, each table by itself"
     )
-
-
-def _list_theory() -> None:
-    from coldstream.theory.measurements import MEASUREMENTS, VIEWS
-
-    say("measurements of the paper's theory; run one with: coldstream run theory/NAME")
-    for name, measurement in MEASUREMENTS.items():
-        views = [view for view, of in VIEWS.items() if of == name]
-        say(f"  {name}: {measurement.title}" + f" ({', '.join(views)})" * bool(views))
 
 
 def learners() -> None:

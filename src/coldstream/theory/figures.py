@@ -295,6 +295,7 @@ def practice(own: Curves, path: Path) -> Path:
     axes.set_xticks([0, 1, 4, 5, 6, 7], ["0", "1", "4", "no", "crops", "crops,\nflips"])
     axes.set_xlabel("‖ξ‖² of noise; augmentation of images")
     panels[1].set_xscale("log")
+    _ticks(panels[1], own.kept(lambda point: point.sweep == "B"), GRADIENTS)
     panels[1].set_xlabel("B + 1")
     for one in panels:
         one.set_ylabel("average error of the iterates")

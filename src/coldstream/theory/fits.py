@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,6 +135,13 @@ def below(what: str, value: Interval | None, limit: float) -> Check:
 def above(what: str, value: Interval | None, limit: float) -> Check:
     """Judge that a mean is above a limit."""
     return Check(what, f"> {limit:.3g}", _shown(value), is_above(value, limit))
+
+
+def never_above(what: str, values: Sequence[float], limit: float) -> Check:
+    """Judge an inequality that holds for every value, but for rounding; one value above contradicts."""
+    largest = Interval(max(values), 0.0, len(values)) if values else None
+    shown = "–" if largest is None else f"{largest.mean:.3g} of {largest.n:,}"
+    return Check(what, f"≤ {limit:g}", shown, is_below(largest, limit + 1e-5))
 
 
 def verdict_of(checks: Iterable[Check]) -> str:

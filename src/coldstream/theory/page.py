@@ -41,6 +41,7 @@ def context(results: dict[str, KeptResults], curves: statements.All, pictures: l
     """Return what the templates are told."""
     checks = {
         "iterates": statements.iterates(curves),
+        "exponents of iterates": statements.exponents_of_iterates(curves),
         "printed iterates": statements.printed_iterates(curves),
         "linearisation": [*statements.linearisation(curves), *statements.perturbation(curves)],
         "attained": statements.attained(curves),
@@ -69,6 +70,7 @@ def context(results: dict[str, KeptResults], curves: statements.All, pictures: l
         "data": data_table(curves["bound"]),
         "bounds": bound_table(curves["bound"]),
         "sizes": size_table(),
+        "replay": [one.word for one in checks["practice"] if "instead of" in one.what],
         "smallest": min(SIZES, key=lambda size: size.width),
         "coverage": coverage(results),
         "margin": MARGIN,
@@ -165,12 +167,11 @@ def _power10(logarithm: float) -> str:
 
 def coverage(results: dict[str, KeptResults]) -> Table:
     """Return what was measured: points, seeds, widths, minutes, machine, commits."""
-    lines = [["measurement", "points", "seeds", "m", "L", "n", "core minutes", "code", "machine"]]
+    lines = [["measurement", "points", "seeds", "m", "L", "n", "minutes", "code", "machine"]]
     for name, one in results.items():
         points = Curves(one).points
-        commits = sorted({str(run.commit) for run in one.runs})
         changed = other_code(one)
-        code = ", ".join(commits) + (f"; {changed} lines of other code than today's" if changed else "")
+        code = f"{changed} of {len(list(one.runs))} lines of other code" if changed else "today's"
         ranges = [
             f"{min(values):,}" + (f"–{max(values):,}" if max(values) > min(values) else "")
             for values in ([p.width for p in points], [p.depth for p in points], [p.steps for p in points])

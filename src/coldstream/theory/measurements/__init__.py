@@ -7,12 +7,13 @@ from coldstream.theory.measurements.activations import ACTIVATIONS
 from coldstream.theory.measurements.bound import BOUND
 from coldstream.theory.measurements.iterates import ITERATES
 from coldstream.theory.measurements.neighbourhood import NEIGHBOURHOOD
+from coldstream.theory.measurements.order import ORDER
 from coldstream.theory.measurements.practice import PRACTICE
 from coldstream.theory.measurements.regret import REGRET
 from coldstream.theory.points import Measurement
 
 MEASUREMENTS: dict[str, Measurement] = {
-    one.name: one for one in (ITERATES, NEIGHBOURHOOD, ACTIVATIONS, REGRET, BOUND, PRACTICE)
+    one.name: one for one in (ITERATES, NEIGHBOURHOOD, ACTIVATIONS, REGRET, BOUND, ORDER, PRACTICE)
 }
 VIEWS = {"linearisation": "neighbourhood", "convexity": "neighbourhood", "gradients": "neighbourhood"}
 """Sections of the page that are made of the runs of another measurement."""

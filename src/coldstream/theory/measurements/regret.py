@@ -4,39 +4,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from coldstream.theory.examples import Examples
 from coldstream.theory.network import loss
 from coldstream.theory.ntrf import best_in_ball
-from coldstream.theory.points import Measurement, Numbers, Point
+from coldstream.theory.points import MORE_SEEDS, Measurement, Numbers, Point
 
-STEPS = (25, 50, 100, 200, 400, 800)
-KAPPA = 0.1
-"""Slow enough that the linearisation is near."""
+STEPS = (25, 50, 100, 200, 400, 800, 1600)
+KAPPA, RADIUS = 0.01, 0.1
+"""Slow enough that the linearisation is near; R so small that the second term is the larger one."""
 PROPORTION = 2.56
 """m = 2.56 n: the width grows with n as the lemma assumes, n B below it."""
 SETTINGS = (("iid", "digits"), ("class", "digits"), ("iid", "one label then the other"))
 
 
 def points(widths: Sequence[int]) -> list[Point]:
-    """Return streams of growing length for each order, with and without replay; m follows n, up to the widest."""
+    """Return streams of growing length for each order, with and without replay; m follows n."""
     return [
         Point(
             sweep=f"{data}, {order}, B = {replay}",
-            **{"data": data, "order": order, "replay": replay, "kappa": KAPPA, "steps": n, "width": width},
+            **{
+                "data": data,
+                "order": order,
+                "replay": replay,
+                "kappa": KAPPA,
+                "radius": RADIUS,
+                "steps": n,
+                "width": width,
+            },
         )
         for order, data in SETTINGS
         for replay in (0, 10)
         for n in STEPS
-        if (width := math.ceil(PROPORTION * n)) <= max(widths)
+        if (width := math.ceil(PROPORTION * n)) <= max(widths) / 2
     ]
 
 
 def measure(point: Point, seed: int, root: Path | None) -> Numbers:
-    """Return the regret of the new examples, that of all examples, and the two sides of the mended inequalities."""
+    """Return the numbers of the labelling, of the given one and its opposite, whose regret is the larger."""
     stream, _ = point.examples(1, seed, root)
+    opposite = replace(stream, y=-stream.y)
+    return max((labelled(point, one, seed) for one in (stream, opposite)), key=lambda numbers: numbers["ratio"])
+
+
+def labelled(point: Point, stream: Examples, seed: int) -> Numbers:
+    """Return the regret of the new examples, that of all examples, and the two sides of the mended inequalities."""
     start = point.network(stream.x.shape[1], seed)
     network = start.copy()
     inputs, labels, counts, losses, energy = [], [], [], [], 0.0
@@ -76,4 +92,4 @@ def measure(point: Point, seed: int, root: Path | None) -> Numbers:
     }
 
 
-REGRET = Measurement("regret", "Regret of the iterates against the best in the ball", points, measure)
+REGRET = Measurement("regret", "Regret of the iterates against the best in the ball", points, measure, MORE_SEEDS)
