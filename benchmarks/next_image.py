@@ -126,8 +126,10 @@ def _ratio(values: dict[str, dict[int, float]], policy: str) -> str:
     from coldstream.metrics import paired_by_seed
 
     interval = paired_by_seed(values.get(policy, {}), values.get(RANDOM, {}))
-    if interval is None or interval.half is None:
+    if interval is None:
         return ""
+    if interval.half is None:
+        return f"{math.exp(interval.mean):.2f}"
     return f"{math.exp(interval.mean):.2f} ({math.exp(interval.low):.2f}-{math.exp(interval.high):.2f})"
 
 

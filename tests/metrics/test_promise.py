@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks.promises import CHANCES, a_stream, broken, one_session
 from coldstream.metrics.promise import clopper_pearson, lower_bound, needed, promise, ranks
 
 TIMES = int(os.environ.get("COLDSTREAM_CAMPAIGN", "1"))
@@ -119,36 +120,9 @@ def test_what_is_wrong_is_refused():
     assert "most confident" in promise([0.9] * 100, [False] * 100, 0.9).reason
 
 
-def broken(sessions, session):
-    """Return the share of sessions with a promise that was not kept, and the share with any promise."""
-    outcomes = [session(np.random.default_rng([seed, 5])) for seed in range(sessions)]
-    kept = [outcome for outcome in outcomes if outcome is not None]
-    return sum(not outcome for outcome in kept) / sessions, len(kept) / sessions
-
-
 def may_be(sessions, share=0.05):
     """Return the share that as many sessions stay below, but for one time in a thousand."""
     return share + 3.1 * math.sqrt(share * (1 - share) / sessions)
-
-
-def one_session(rng, chance, *, n, remaining, wanted=0.9, level=0.95, known=True):
-    """Audit n of n + remaining images, promise, accept; return whether the accuracy was kept, None for no promise."""
-    sure = rng.beta(3, 1, n + remaining)
-    right = rng.random(n + remaining) < chance(sure)
-    made = promise(sure[:n], right[:n], wanted, level, remaining=sure[n:] if known else None)
-    if made.threshold is None:
-        return None
-    accepted = right[n:][sure[n:] >= made.threshold]
-    return len(accepted) == 0 or bool(accepted.mean() >= wanted)
-
-
-CHANCES = {
-    "calibrated": lambda sure: sure,
-    "never enough": lambda sure: np.full(len(sure), 0.895),
-    "a step at 0.8": lambda sure: np.where(sure > 0.8, 0.97, 0.4),
-    "overconfident": lambda sure: sure**2,
-    "wrong where it is surest": lambda sure: np.where(sure > 0.97, 0.7, 0.93),
-}
 
 
 @pytest.mark.parametrize("chance", CHANCES)
@@ -186,45 +160,6 @@ def test_of_few_remaining_images_the_binomial_bound_would_break():
     assert share > may_be(400)
     share, _ = broken(400, lambda rng: one_session(rng, chance, n=400, remaining=5))
     assert share <= may_be(400)
-
-
-def a_stream(
-    rng, *, images=1500, labels=500, audit=0.2, wanted=0.9, window=None, skill=lambda step: step / 200, now=False
-):
-    """Label a pool without replacement, the most doubtful first but for audits, by a learner whose skill changes.
-
-    An image is right where the skill exceeds its difficulty by a margin of noise. Confidence follows the same margin.
-    With `now` the audited images are guessed again by the learner that has learned them.
-    """
-    hardness, left = rng.normal(1, 1, images), np.ones(images, bool)
-    audited, step = [], 0
-
-    def guess(some, at):
-        margin = skill(at) - hardness[some] + rng.normal(0, 0.7, len(some))
-        truth = skill(at) - hardness[some] + rng.normal(0, 0.7, len(some))
-        return 1 / (1 + np.exp(-2 * margin)), truth > 0
-
-    for step in range(labels):
-        free = np.flatnonzero(left)
-        if rng.random() < audit:
-            (image,) = rng.choice(free, 1)
-            sure, right = guess(np.array([image]), step)
-            audited.append((image, sure[0], right[0]))
-        else:
-            some = rng.choice(free, min(50, len(free)), replace=False)
-            image = some[guess(some, step)[0].argmin()]
-        left[image] = False
-    free = np.flatnonzero(left)
-    sure, right = guess(free, labels)
-    latest = audited[-window:] if window else audited
-    told, good = [one[1] for one in latest], [one[2] for one in latest]
-    if now:  # what was learned is known
-        told, good = np.full(len(latest), 0.99), np.ones(len(latest), bool)
-    made = promise(told, good, wanted, remaining=sure)
-    if made.threshold is None:
-        return None
-    accepted = right[sure >= made.threshold]
-    return len(accepted) == 0 or bool(accepted.mean() >= wanted)
 
 
 def test_it_is_kept_by_a_learner_that_improves_from_a_pool_that_shrinks():
