@@ -142,6 +142,6 @@ export class ClassField {
 
   #take(label) {
     this.clear();
-    this.choose(label);
+    this.choose(label.normalize("NFC")); // as the server keeps it: what looks the same is the same class
   }
 }

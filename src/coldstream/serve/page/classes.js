@@ -79,7 +79,7 @@ export function renaming(session, told) {
   from.addEventListener("change", targets);
   byId("rename-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const [old, fresh] = [from.value, field.value.trim()];
+    const [old, fresh] = [from.value, field.value.trim().normalize("NFC")];
     if (!fresh || fresh === old) return;
     if (session.classes.includes(fresh)) {
       error.textContent = `There is a class “${fresh}” already. Merge into it instead.`;

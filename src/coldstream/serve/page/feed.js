@@ -18,13 +18,13 @@ async function load(item) {
   }
 }
 
-/** Events: `ready` (an image can be taken), `state`. `state` is "loading", "ready", "done" or "lost". */
+/** Events: `ready` (an image can be taken), `guess` (the image on the screen has its first guess), `state`. `state` is "loading", "ready", "done" or "lost". */
 export class Feed extends EventTarget {
   #api;
   #ready = [];
   #filling = false;
   #timer = null;
-  #taken = [];
+  #shown = null;
   #busyImages;
 
   /** `busyImages()` lists images that unsent acts speak of: the server still believes them to be free. */
@@ -38,7 +38,7 @@ export class Feed extends EventTarget {
   /** The next {item, picture}, or undefined if none is there yet. */
   take() {
     const next = this.#ready.shift();
-    this.#taken = next ? [next.item.image] : [];
+    this.#shown = next?.item ?? null;
     this.fill();
     return next;
   }
@@ -46,7 +46,7 @@ export class Feed extends EventTarget {
   /** Put `shown` back in front, for an image that comes before it. */
   async putBack(shown, item) {
     if (shown) this.#ready.unshift(shown);
-    this.#taken = [item.image];
+    this.#shown = item;
     this.#ready = this.#ready.filter((other) => other.item.image !== item.image);
     return load(item);
   }
@@ -64,11 +64,11 @@ export class Feed extends EventTarget {
     clearTimeout(this.#timer);
     let again = false;
     try {
-      const known = [...this.#ready.map(({ item }) => item.image), ...this.#taken, ...this.#busyImages()];
+      const known = [...this.#known(), ...this.#busyImages()];
       const wanted = DEPTH - this.#ready.length;
-      const { items } = await this.#api.get("next", { count: wanted, not: known.slice(-200) });
+      const { items } = await this.#api.get("next", { count: wanted, not: known.slice(-100) });
       const loaded = await Promise.all(items.map(load));
-      const busy = new Set([...this.#taken, ...this.#busyImages(), ...this.#ready.map(({ item }) => item.image)]);
+      const busy = new Set([...this.#known(), ...this.#busyImages()]);
       const fresh = loaded.filter(({ item }) => !busy.has(item.image));
       this.#ready.push(...fresh);
       again = fresh.length > 0 && this.#ready.length < DEPTH;
@@ -85,18 +85,26 @@ export class Feed extends EventTarget {
     if (again) this.fill();
   }
 
-  /** Ask for the newest guesses for the images to come; the one on the screen keeps its guess. */
+  /** Ask for the newest guesses for the images to come. A guess on the screen does not change under the person's eyes. */
   async refreshGuesses() {
-    const images = this.#ready.map(({ item }) => item.image);
-    if (!images.length) return;
+    const waiting = this.#shown && !this.#shown.guess ? [this.#shown] : [];
+    const items = [...waiting, ...this.#ready.map(({ item }) => item)];
+    if (!items.length) return;
     try {
-      const { guesses } = await this.#api.get("guess", { image: images });
-      for (const { item } of this.#ready) {
-        if (guesses[item.image] !== undefined) item.guess = guesses[item.image];
+      const { guesses } = await this.#api.get("guess", { image: items.map(({ image }) => image) });
+      for (const item of items) {
+        if (item === this.#shown && item.guess) continue; // it came to the screen in the meantime
+        item.guess = guesses[item.image] ?? item.guess;
+        if (item === this.#shown && item.guess) this.dispatchEvent(new Event("guess"));
       }
     } catch {
       // The older guess is good enough; the lost connection is told elsewhere.
     }
+  }
+
+  /** Images on the screen and to come. */
+  #known() {
+    return [...(this.#shown ? [this.#shown] : []), ...this.#ready.map(({ item }) => item)].map(({ image }) => image);
   }
 
   #later() {

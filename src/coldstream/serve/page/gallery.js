@@ -4,6 +4,7 @@ import { byId, count, element, name, percent, plural, thumbnail } from "./dom.js
 import { ClassField } from "./class-field.js";
 
 const PAGE = 60;
+const MOST = 1_000; // images of one request
 const EMPTY = {
   human: "Nothing is labelled here yet.",
   guess: "No guesses here: everything is labelled, or nothing was learned yet.",
@@ -75,7 +76,10 @@ export class Gallery {
     if (!images.length || !label) return;
     this.session.open(label);
     const path = this.who.value === "guess" ? "label-many" : "relabel";
-    await this.#act(path, { images, label }, `${plural(images.length, "image")} labelled “${label}”.`);
+    for (let start = 0; start < images.length; start += MOST) {
+      const part = images.slice(start, start + MOST);
+      await this.#act(path, { images: part, label }, `${plural(part.length, "image")} labelled “${label}”.`);
+    }
   }
 
   async #forget() {

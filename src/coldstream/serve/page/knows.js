@@ -4,12 +4,15 @@ import { byId, count, element, finePercent, percent, plural } from "./dom.js";
 import { curve, perClass, reliability } from "./charts.js";
 import { confirmed } from "./dialogs.js";
 
+const PAUSE = 1_500;
 const WANTED = [0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995];
 
 export class Knows {
   #knows = null;
   #loading = false;
   #again = false;
+  #timer = null;
+  #shown = -1;
 
   constructor(session, { tell }) {
     this.session = session;
@@ -25,11 +28,21 @@ export class Knows {
       this.load();
     });
     byId("take-over").addEventListener("click", () => this.#takeOver());
-    for (const event of ["knows", "labels"]) session.addEventListener(event, () => this.visible && this.load());
+    session.addEventListener("labels", () => this.visible && this.load());
+    session.addEventListener("status", () => this.visible && this.#soon());
   }
 
   get visible() {
     return !byId("view-knows").hidden;
+  }
+
+  /** Load what is newer than what is shown, but not at every event. */
+  #soon() {
+    if (this.#timer || this.session.status.seq === this.#shown) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      if (this.visible) this.load();
+    }, PAUSE);
   }
 
   async load() {
@@ -39,6 +52,7 @@ export class Knows {
     }
     this.#loading = true;
     try {
+      this.#shown = this.session.status.seq;
       this.#knows = await this.session.api.get("knows", { accuracy: this.wanted.value });
       this.#draw();
     } catch (error) {

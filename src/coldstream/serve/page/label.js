@@ -15,7 +15,7 @@ const WHY = {
 
 export class LabelView {
   #shown = null;
-  #undoing = false;
+  #undoing = Promise.resolve();
   #seen = new Map();
 
   constructor(session, { correct, tell }) {
@@ -41,7 +41,11 @@ export class LabelView {
     byId("undo").addEventListener("click", () => this.undo());
     session.feed.addEventListener("ready", () => this.#shown ?? this.#next());
     session.feed.addEventListener("state", () => this.#note());
-    session.addEventListener("status", () => this.#drawClasses());
+    session.feed.addEventListener("guess", () => this.#drawGuess());
+    session.addEventListener("status", () => {
+      this.#drawClasses();
+      this.#note();
+    });
     session.addEventListener("labels", ({ detail }) => this.#relabelled(detail));
     session.feed.fill();
     this.#next();
@@ -82,35 +86,36 @@ export class LabelView {
     this.#announce("Skipped.");
   }
 
-  async undo() {
-    if (this.#undoing) return;
+  /** Take back the last act; of several in a row, each waits for the one before. */
+  undo() {
+    this.#undoing = this.#undoing.then(() => this.#undoOne());
+  }
+
+  async #undoOne() {
     const unsent = this.session.outbox.takeBack("label", "skip");
     if (unsent) {
       const { image } = unsent.body;
       this.strip.remove(image);
-      const item = this.#seen.get(image);
-      if (item) await this.#showAgain(item);
+      await this.#showAgain(this.#seen.get(image));
       this.tell("Taken back.");
       return;
     }
-    this.#undoing = true;
     try {
       const { undone, item } = await this.session.outbox.add("undo", {});
-      if (!undone) this.tell("There is nothing to undo.");
-      else if (undone.kind === "relabel") this.tell("The correction was taken back.");
+      if (!undone) {
+        this.tell("There is nothing to undo.");
+        return;
+      }
+      if (undone.kind === "relabel") this.tell("The correction was taken back.");
       else {
         this.strip.remove(undone.image);
-        if (item) await this.#showAgain(item);
+        await this.#showAgain(item);
         this.tell(undone.kind === "skip" ? "The skip was taken back." : `“${undone.label}” was taken back.`);
       }
-      if (undone) {
-        this.strip.load();
-        this.session.refresh();
-      }
+      this.strip.load();
+      await this.session.refresh();
     } catch {
       // A refusal is told by the outbox; a lost connection by the banner.
-    } finally {
-      this.#undoing = false;
     }
   }
 
@@ -144,6 +149,7 @@ export class LabelView {
   }
 
   async #showAgain(item) {
+    if (!item) return;
     const shown = await this.session.feed.putBack(this.#shown, item);
     this.#show(shown);
   }
@@ -166,8 +172,7 @@ export class LabelView {
     byId("stage").dataset.image = item?.image ?? "";
     byId("file-name").textContent = item?.name ?? "";
     this.#showWhy(item);
-    this.#showGuess(item?.guess);
-    this.#drawClasses();
+    this.#drawGuess();
     this.#note();
     byId("skip").disabled = !item;
     if (item && this.session.classes.length === 0 && !byId("view-label").hidden) this.field.focus();
@@ -189,7 +194,8 @@ export class LabelView {
     chip.dataset.why = item?.audit ? "audit" : (item?.why ?? "");
   }
 
-  #showGuess(guess) {
+  #drawGuess() {
+    const guess = this.item?.guess;
     byId("guess").dataset.sure = guess
       ? guess.confidence >= 0.9
         ? "high"
@@ -200,6 +206,7 @@ export class LabelView {
     byId("guess-label").textContent = guess?.label ?? (this.item ? "No guess yet" : "");
     byId("guess-confidence").textContent = guess ? percent(guess.confidence) : "";
     byId("accept").disabled = !guess;
+    this.#drawClasses();
   }
 
   #drawClasses() {
@@ -208,22 +215,20 @@ export class LabelView {
 
   #note() {
     const note = byId("stage-note");
+    if (this.#shown) note.textContent = this.#shown.picture ? "" : "This image cannot be shown. Skip it.";
+    else note.textContent = this.#missing();
+    note.hidden = !note.textContent;
+  }
+
+  /** Why no image is on the screen. */
+  #missing() {
     const { state, reason } = this.session.feed;
     const { images, remaining, skipped } = this.session.status;
-    const empty =
-      images === 0 ? "No images yet. Drop some here." : remaining > 0 ? "Loading …" : "Every image has a label.";
-    const text = {
-      loading: "Loading …",
-      ready: "",
-      done:
-        skipped && remaining <= skipped
-          ? `${plural(skipped, "image was", "images were")} skipped, all others have a label.`
-          : empty,
-      lost: reason ?? "The server does not answer.",
-    }[state];
-    const broken = this.#shown && !this.#shown.picture ? "This image cannot be shown. Skip it." : "";
-    note.textContent = this.#shown ? broken : text;
-    note.hidden = !note.textContent;
+    if (state === "lost") return reason ?? "The server does not answer.";
+    if (images === 0) return "No images yet. Drop some here.";
+    if (state !== "done" || remaining > 0) return "Loading …";
+    if (skipped) return `${plural(skipped, "image was", "images were")} skipped, all others have a label.`;
+    return "Every image has a label.";
   }
 
   #announce(text) {

@@ -143,7 +143,7 @@ export class Outbox extends EventTarget {
       const places = Object.keys(this.storage).filter((place) => place.startsWith(this.#prefix));
       for (const place of places.sort()) {
         const { path, body } = JSON.parse(this.storage.getItem(place));
-        const entry = { path, body, tried: true, place };
+        const entry = { path, body, tried: true, adopted: true, place };
         this.#keep(entry); // another tab that still has it may no longer take it back unsent
         this.#entries.push(entry);
       }

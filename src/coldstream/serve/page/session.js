@@ -6,7 +6,7 @@ import { Outbox } from "./outbox.js";
 
 const REOPEN = 1_500;
 
-/** Events: `status`, `connection`, `knows`, `labels` (labels changed other than by labelling the next image). */
+/** Events: `status`, `connection`, `labels` (labels changed other than by labelling the next image). */
 export class Session extends EventTarget {
   #opened = new Set();
 
@@ -19,9 +19,10 @@ export class Session extends EventTarget {
     this.trouble = null;
     this.outbox = new Outbox(status.id ?? project, (path, body) => this.api.post(path, body));
     this.feed = new Feed(this.api, () => this.outbox.images);
-    this.outbox.addEventListener("sent", ({ detail: { answer } }) => {
+    this.outbox.addEventListener("sent", ({ detail: { entry, answer } }) => {
       this.#setConnected(true);
       if (answer.status) this.#setStatus(answer.status);
+      if (entry.adopted && !this.outbox.length) this.#announce(entry); // what the page shows did not know of it
     });
     this.outbox.addEventListener("trouble", ({ detail: error }) => this.#setConnected(error.status !== 0, error));
     addEventListener("online", () => this.outbox.retry());
@@ -47,8 +48,12 @@ export class Session extends EventTarget {
   async change(path, body) {
     const answer = await this.outbox.add(path, body);
     await this.refresh();
-    this.dispatchEvent(new CustomEvent("labels", { detail: { path, body } }));
+    this.#announce({ path, body });
     return answer;
+  }
+
+  #announce({ path, body }) {
+    this.dispatchEvent(new CustomEvent("labels", { detail: { path, body } }));
   }
 
   async refresh() {
@@ -91,7 +96,6 @@ export class Session extends EventTarget {
       }
     });
     events.addEventListener("status", ({ data }) => this.#setStatus(JSON.parse(data)));
-    events.addEventListener("knows", () => this.dispatchEvent(new Event("knows")));
     events.addEventListener("error", () => {
       events.close();
       this.#setConnected(false);
