@@ -16,6 +16,7 @@ from benchmarks.buffer import buffer
 from benchmarks.default import default
 from benchmarks.disk import disk
 from benchmarks.measuring import QUICK, Bench, Scale, threads
+from benchmarks.page import page
 from benchmarks.peers import check_peers, peers
 from benchmarks.remind import remind
 from benchmarks.serving import serving
@@ -47,8 +48,9 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "remind": remind,
     "serving": serving,
     "timing": timing,
+    "page": page,
 }
-_ASKED_FOR = ("cold", "shared", "peers", "buffer", "slda", "remind", "serving", "timing")
+_ASKED_FOR = ("cold", "shared", "peers", "buffer", "slda", "remind", "serving", "timing", "page")
 
 
 def run_bench(

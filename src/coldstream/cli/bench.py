@@ -28,7 +28,7 @@ def bench(
     """Measure how long a step takes, beside the bare arithmetic of the network, and judge it by its targets.
 
     PART is default, step, networks, parts, sizes, batch, storage, disk, checkpoint, memory, cold, shared, peers,
-    buffer, slda, remind, serving or timing. Writes bench.json, bench.md and bench.png. Run it on a machine that
+    buffer, slda, remind, serving, timing or page. Writes bench.json, bench.md and bench.png. Run it on a machine that
     does nothing else.
     """
     find_benchmarks()
