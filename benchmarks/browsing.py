@@ -76,7 +76,11 @@ class Server:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env={"OMP_NUM_THREADS": "1", **os.environ}
             )
-        wait_until(self._answers, f"the server answers; see {self.log}", 5 * PATIENCE)
+        try:
+            wait_until(self._answers, f"the server answers; see {self.log}", 5 * PATIENCE)
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End it as a crash would."""

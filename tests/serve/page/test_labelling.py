@@ -3,11 +3,12 @@
 import csv
 import io
 import urllib.request
+from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.browsing import wait_until
 from page_sessions import truth
 
-NAMES = ("session", "undo", "typing", "correct", "mouse")
+NAMES = ("session", "undo", "typing", "correct", "mouse", "guess")
 PROJECTS = {name: ({"count": 40}, {"audit": 0.3}) for name in NAMES}
 PROJECTS["few"] = ({"count": 5}, {})
 PROJECTS["audit"] = ({"count": 20}, {"audit": 1.0})
@@ -146,6 +147,27 @@ def test_after_a_click_enter_accepts_the_guess(person):
     guess = wait_until(lambda: someone.guess, "there is a guess, at the latest when it has learned")
     someone.press("Enter")
     assert someone.strip()[0] == guess
+
+
+def test_a_guess_on_the_screen_does_not_change(person, site):
+    site.label_by_api("guess", 10)
+    someone = person("guess")
+    late = []
+    someone.page.route("**/guess?*", lambda route: late.append(route))
+    someone.press("1")
+    wait_until(lambda: someone.image and late, "fresh guesses for the images to come are asked for")
+    someone.press("1")  # the next of them comes to the screen before the answer
+    shown = someone.guess
+    assert shown in ("0", "1")
+    for route in late:
+        images = parse_qs(urlsplit(route.request.url).query)["image"]
+        other = {"label": "other", "confidence": 1.0, "ranked": [["other", 1.0]]}
+        route.fulfill(json={"guesses": dict.fromkeys(images, other)})
+    someone.page.wait_for_timeout(300)
+    assert someone.guess == shown
+    someone.press("Enter")
+    assert someone.strip()[0] == shown
+    someone.page.unroute("**/guess?*")
 
 
 def test_a_key_held_down_labels_once(person):

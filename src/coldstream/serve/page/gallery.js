@@ -55,6 +55,7 @@ export class Gallery {
     this.#drawClasses();
     const request = ++this.#request;
     const query = { by: "doubt", who: this.who.value, class: this.class.value || null, offset, count: PAGE };
+    this.grid.setAttribute("aria-busy", "true");
     try {
       const { items, total } = await this.session.api.get("gallery", query);
       if (request !== this.#request) return; // another filter was chosen in the meantime
@@ -65,6 +66,7 @@ export class Gallery {
         this.#at = 0;
       }
       this.#draw();
+      this.grid.setAttribute("aria-busy", "false");
     } catch (error) {
       this.tell(error.message, true);
     }
