@@ -54,7 +54,7 @@ def begin(folder: Path, photos: Path) -> dict[str, str]:
             name = f"{len(classes):05}{file.suffix}"
             shutil.copy(file, flat / name)
             classes[name] = place.name
-    project = Project(folder / "projects" / NAME, NAME, flat, audit=0.3)
+    project = Project(folder / "projects" / NAME, NAME, flat, audit=0.3, learner={"replay": 20})
     project.scan()
     project.close()
     return classes
@@ -81,7 +81,7 @@ def label(browser: Browser, server: Server, classes: dict[str, str], count: int)
         else:
             page.keyboard.press(str(known.index(right) + 1))
         page.wait_for_function("(image) => document.getElementById('stage').dataset.image !== image", arg=image)
-        if number % 4 == 3:
+        if number % 10 == 9:
             server.wait_until_learned(NAME)
     page.close()
 
