@@ -59,7 +59,7 @@ class ColdStartSettings(CSSLSettings):
     """Whether to scale the learning rate by batch size / full batch size: the first batches are small."""
     rehearse: Annotated[int, whole_from(0)] = 0
     """Updates on replayed examples alone after each update with new ones. They take as much time each
-    (docs/teach-measurements.md has what is measured of them); `Learner.rehearse` makes them whenever there is time."""
+    (docs/teach-measurements.md has measurements); `Learner.rehearse` makes them whenever there is time."""
 
 
 @dataclass(kw_only=True)
