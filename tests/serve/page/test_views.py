@@ -5,6 +5,7 @@ import json
 import zipfile
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from benchmarks.browsing import wait_until
@@ -99,6 +100,7 @@ def test_a_promise_needs_audited_labels(person):
     assert not someone.page.is_visible("#take-over")
 
 
+@pytest.mark.slow  # whether the audit proves anything depends on how the labels fall into updates
 def test_the_network_takes_over_and_it_is_revoked(person, site):
     site.label_by_api("knows", 90)
     someone = person("knows", view="knows")
