@@ -205,7 +205,8 @@ def test_all_ingredients_are_here_and_work(as_it_is):
         for name, field in ColdStart.Settings.model_fields.items()
         if name not in of_cssl or field.default != of_cssl[name]
     }
-    assert differ == {*INGREDIENTS, "augment"}
+    assert differ == {*INGREDIENTS, "augment", "rehearse"}
+    assert ColdStart.Settings.model_fields["rehearse"].default == 0  # off: test_rehearsing.py
     assert as_it_is["share"] == Policy.parse("crop|flip|autoaugment(cifar10)").at(0.5)
     assert as_it_is["share on duplicates"] == Policy.parse("crop|flip|autoaugment(cifar10)")
     fitted, held, held_out = as_it_is["temperature"]

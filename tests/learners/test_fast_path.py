@@ -167,9 +167,9 @@ def test_work_for_another_step_is_not_used(monkeypatch):
     stream(prefetching)
     drawn, draw = [], prefetching.steps._draw
 
-    def on_draw(task, step, count):
+    def on_draw(task, count, seed, step):
         drawn.append(step)
-        return draw(task, step, count)
+        return draw(task, count, seed, step)
 
     monkeypatch.setattr(prefetching.steps, "_draw", on_draw)
     stream(prefetching, 14, 1)
