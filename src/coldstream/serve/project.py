@@ -102,6 +102,7 @@ class Project:
                 progress(len(self.records.images))
         self.decide_shape()
         self.scores.unreadable.clear()
+        self.live.wake()
         self.queue.wake()
         return len(self.records.images)
 
@@ -258,6 +259,7 @@ class Project:
                 if new:
                     self.append("images", {"added": new}, who=who)
             self.decide_shape()
+            self.live.wake()
             self.queue.wake()
         return {"added": [{"image": one["id"], "name": one["name"]} for one in added], "refused": refused}
 
