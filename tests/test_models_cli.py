@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -143,10 +144,15 @@ def test_a_run_leaves_its_model(tmp_path, monkeypatch):
     kept = ColdStart.load(model)
     assert kept.step == 30
     before = kept.fingerprint()
-    kept.learn_one(np.zeros((8, 8, 1), np.uint8), "0")
-    kept.save(model)  # the run's own checkpoint is another's
     call("run", *small)
     assert ColdStart.load(model).fingerprint() == before
+    kept.learn_one(np.zeros((8, 8, 1), np.uint8), "0")
+    kept.save(model)  # the run does not take back what it has learned since
+    call("run", *small)
+    assert ColdStart.load(model).fingerprint() == kept.fingerprint()
+    shutil.rmtree(model)
+    call("run", *small)
+    assert ColdStart.load(model).fingerprint() == before  # the run's own checkpoint is as it was
 
 
 def test_a_linked_checkpoint_shares_bytes_and_nothing_else(saved, tmp_path, learner):

@@ -150,13 +150,18 @@ class Experiment:
         return results
 
     def _leave_model(self) -> None:
-        """Leave the learner of a run with a single one where a person finds it: in `model`."""
-        from coldstream.checkpoint import CheckpointError, link
+        """Leave the learner of a run with a single one where a person finds it: in `model`.
 
+        One that has learned on there, and was saved, is not replaced.
+        """
+        from coldstream.checkpoint import MANIFEST, CheckpointError, link, read_manifest
+
+        model = self.folder.path / "model"
         units = [key for seeds in self.plan.units.values() for key in seeds.values()]
         if len(units) == 1:
             with suppress(CheckpointError):  # as of an earlier format: the results need no learner
-                link(self.job(units[0]).folder.path / "checkpoint", self.folder.path / "model")
+                if not (model / MANIFEST).exists() or read_manifest(model).extra:  # a run's checkpoints have some
+                    link(self.job(units[0]).folder.path / "checkpoint", model)
 
     def _timing(self) -> Timing:
         units = {
